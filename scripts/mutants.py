@@ -1,19 +1,22 @@
 # ruff: noqa: INP001
 """Change one thing in the code at a time and see whether a test notices (mutmut).
 
-    python scripts/mutants.py ROOM [PATTERN]...
+    python scripts/mutants.py ROOM [PATTERN]... [--sample N --seed S]
 
 A room is a part of the code with the tests that judge it (ROOMS). A pattern such as
-`*/process_queue.py` restricts it to some files. What no test noticed is kept with its change in
-tests/mutants/ROOM.json, where a reason can be given why that is right; a reason stays with its
-change from run to run. The words of an assertion are not counted. Files that were not part of the
-run keep their figures. The mutants of a run stay in .mutants/ROOM, so a second run starts where the
-first one was stopped, and tries again what survived. Programs that a test starts run the code as it
-is: what happens only there is judged by tests/crash, not here.
+`*/process_queue.py` restricts it to some files, and `--sample` to that many mutants of them, drawn
+at random: the first N of an order that the seed (0 where none is given) determines. What no test
+noticed is kept with its change in tests/mutants/ROOM.json, where a reason can be given why that is
+right; a reason stays with its change from run to run. The words of an assertion are not counted.
+Files that were not part of the run keep their figures. The mutants of a run stay in .mutants/ROOM,
+so a second run starts where the first one was stopped, and tries again what survived. Programs that
+a test starts run the code as it is: what happens only there is judged by tests/crash, not here. The
+tests marked `powercut` do not run: they take longest, and the other power cuts are like them.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
 import os
@@ -24,6 +27,7 @@ import sys
 from collections import defaultdict
 from fnmatch import fnmatch
 from pathlib import Path
+from random import Random
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -60,6 +64,8 @@ pytest_add_cli_args_test_selection=
     {tests}
 pytest_add_cli_args=
     --hypothesis-profile=mutants
+    -m
+    not slow and not interop and not soak and not powercut
 also_copy=
     src
     tests
@@ -95,6 +101,26 @@ def forget_survivors(place: Path) -> None:
         meta.write_text(json.dumps(known))
 
 
+def draw(place: Path, patterns: list[str], number: int, seed: int) -> tuple[list[str], int]:
+    """The mutants of a sample that are still to be tried, and how many there are to draw from."""
+    codes: dict[str, int | None] = {}
+    for _, known in results_of(place, patterns):
+        codes |= known
+    drawn = sorted(codes)
+    Random(seed).shuffle(drawn)
+    return [mutant for mutant in drawn[:number] if codes[mutant] is None], len(codes)
+
+
+def results_of(place: Path, patterns: list[str]) -> list[tuple[str, dict[str, int | None]]]:
+    """Each source with the exit codes of the tests by mutant; None: not tried."""
+    found = []
+    for meta in sorted((place / "mutants" / "src").rglob("*.meta")):
+        source = str(meta.relative_to(place / "mutants")).removesuffix(".meta")
+        if any(fnmatch(source, pattern) for pattern in patterns or ["*"]):
+            found.append((source, json.loads(meta.read_text())["exit_code_by_key"]))
+    return found
+
+
 def change_of(place: Path, mutant: str) -> list[str]:
     """The lines that a mutant removes and adds."""
     command = [sys.executable, "-m", "mutmut", "show", mutant]
@@ -120,29 +146,30 @@ def function_of(mutant: str) -> str:
     return f"{module}.{name.removeprefix('x').strip('_').replace('ǁ', '.').strip('.')}"
 
 
-def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """The figures of each file, and the names of the mutants that no test noticed."""
+def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
+    """The figures of each file, and the mutants that no test noticed: survived or untested."""
     files: dict[str, dict[str, int]] = {}
-    alive: list[str] = []
-    for meta in sorted((place / "mutants" / "src").rglob("*.meta")):
-        codes = json.loads(meta.read_text())["exit_code_by_key"]
-        source = str(meta.relative_to(place / "mutants")).removesuffix(".meta")
-        if not codes or not any(fnmatch(source, pattern) for pattern in patterns or ["*"]):
-            continue
+    alive: dict[str, str] = {}
+    for source, codes in results_of(place, patterns):
         counts = defaultdict(int, mutants=len(codes))
         for mutant, code in codes.items():
             kind = "unfinished" if code is None else "killed" if code in KILLED else "hung"
             if code in ALIVE:
                 kind = "survived" if code in SURVIVED else "untested"
-                alive.append(mutant)
+                alive[mutant] = kind
             counts[kind] += 1
         if counts["unfinished"] < len(codes):
             files[source] = dict(counts)
     return files, alive
 
 
-def record(room: str, place: Path, patterns: list[str], commit: str) -> None:
-    """Write what the run found over what is known of the same files."""
+def record(
+    room: str, place: Path, patterns: list[str], commit: str, sample: dict[str, int]
+) -> None:
+    """Write what the run found over what is known of the same files.
+
+    `sample`: how many mutants were drawn of how many, with which seed; empty: all were tried.
+    """
     target = RESULTS / f"{room}.json"
     known = json.loads(target.read_text()) if target.exists() else {"files": {}, "survivors": []}
     reasons = {
@@ -157,11 +184,12 @@ def record(room: str, place: Path, patterns: list[str], commit: str) -> None:
     survivors = [
         old for old in known["survivors"] if old["function"].partition(":")[0] not in modules
     ]
-    wording: dict[str, int] = defaultdict(int)
-    for mutant in alive:
+    for mutant, kind in alive.items():
         function, change = function_of(mutant), change_of(place, mutant)
         if in_text_only(change):
-            wording[next(path for path in files if function.startswith(module_of(path) + "."))] += 1
+            path = next(path for path in files if function.startswith(module_of(path) + "."))
+            files[path][kind] -= 1
+            files[path]["mutants"] -= 1
             continue
         module = next(name for name in modules if function.startswith(name + "."))
         found = {"function": f"{module}:{function.removeprefix(module + '.')}", "change": change}
@@ -169,11 +197,11 @@ def record(room: str, place: Path, patterns: list[str], commit: str) -> None:
             found["reason"] = reason
         survivors.append(found)
     run = {"commit": commit, "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"}
-    for path, number in wording.items():
-        files[path]["survived"] -= number
-        files[path]["mutants"] -= number
     known["files"] |= {path: counts | run for path, counts in files.items()}
     known["files"] = dict(sorted(known["files"].items()))
+    known.pop("sample", None)
+    if sample:
+        known["sample"] = sample
     known["survivors"] = sorted(survivors, key=lambda one: (one["function"], one["change"]))
     RESULTS.mkdir(exist_ok=True)
     target.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
@@ -181,25 +209,41 @@ def record(room: str, place: Path, patterns: list[str], commit: str) -> None:
         sys.stdout.write(f"{path} {counts}\n")
 
 
-def main() -> None:
-    """Run mutmut over a room and record what survived."""
-    if len(sys.argv) < 2 or sys.argv[1] not in ROOMS:
-        sys.exit(f"usage: mutants.py ROOM [PATTERN]...; rooms: {', '.join(ROOMS)}")
-    room, *patterns = sys.argv[1:]
-    commit = commit_under_test()  # the one that is copied; later ones may come meanwhile
-    place = prepare(room, patterns)
-    command = [
-        sys.executable,
-        "-m",
-        "mutmut",
-        "run",
-        "--max-children",
-        os.environ.get("CHILDREN", "2"),
-    ]
+def run(place: Path, mutants: list[str]) -> int:
+    """Have mutmut try mutants (none: all that were not tried yet); its exit code."""
+    children = os.environ.get("CHILDREN", "2")
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", children, *mutants]
     with (place / "progress").open("wb") as progress:
         shown = None if sys.stdout.isatty() else progress
-        ended = subprocess.run(command, cwd=place, check=False, stdout=shown).returncode
-    record(room, place, patterns, commit)
+        return subprocess.run(command, cwd=place, check=False, stdout=shown).returncode
+
+
+def run_sample(place: Path, patterns: list[str], number: int, seed: int) -> tuple[int, int]:
+    """Have mutmut try a sample; its exit code, and how many mutants there are."""
+    run(place, ["none of them"])  # it makes the mutants, and ends for want of one of that name
+    mutants, total = draw(place, patterns, number, seed)
+    if not total:
+        sys.exit(f"there is no mutant: look at {place}/progress and at the patterns")
+    return run(place, mutants) if mutants else 0, total
+
+
+def main() -> None:
+    """Run mutmut over a room and record what survived."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("room", choices=ROOMS)
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN")
+    parser.add_argument("--sample", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    asked = parser.parse_args()
+    commit = commit_under_test()  # the one that is copied; later ones may come meanwhile
+    place = prepare(asked.room, asked.patterns)
+    sample: dict[str, int] = {}
+    if asked.sample:
+        ended, total = run_sample(place, asked.patterns, asked.sample, asked.seed)
+        sample = {"number": min(asked.sample, total), "of": total, "seed": asked.seed}
+    else:
+        ended = run(place, [])
+    record(asked.room, place, asked.patterns, commit, sample)
     sys.exit(ended)
 
 

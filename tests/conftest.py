@@ -7,6 +7,7 @@ start a program with such a session, so that there are two machines at most; tho
 year of flights; and those that read the whole source tree, which is parsed once.
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -29,6 +30,8 @@ settings.load_profile("cometmq")
 
 WORKERS_MAX = 8
 HOUSE = Path(__file__).parent / "house"
+MUTMUT_STATS = Path("mutmut-stats.json")
+"""Where mutmut runs tests: how long each of them took."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -41,6 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := _group_of(item):
             item.add_marker(pytest.mark.xdist_group(group))
+    if MUTMUT_STATS.exists():  # most mutants are killed by a quick test
+        taken_s = json.loads(MUTMUT_STATS.read_text())["duration_by_test"]
+        items.sort(key=lambda item: taken_s.get(item.nodeid, 0.0))
 
 
 def _group_of(item: pytest.Item) -> str:
