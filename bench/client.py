@@ -35,7 +35,7 @@ from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
-from cometmq.wire.templates.send_request import SendForm
+from cometmq.wire.templates.send_request import SendRequestTemplate
 from run import machine
 from servers import Cores, Server, child, compiled, echo, measure, pin, save
 
@@ -171,7 +171,7 @@ def run_threads(addr: str, seconds: float, count: int = 64) -> int:
 
 def run_sockets(port: int, seconds: float, count: int = 64) -> int:
     """Frames sent by threads with a blocking socket each, ready but for their numbers."""
-    form = SendForm("bench", TOPIC, "broker-a", 3, 4)
+    form = SendRequestTemplate("bench", TOPIC, "broker-a", 3, 4)
     tail = b"WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002"
     key = b"AC1100021F9018B4AAC2%012X"
 

@@ -48,7 +48,7 @@ from cometmq.wire.records import log_record, message_batch, properties
 from cometmq.wire.records import log_record_batch_decoder as log_record_run
 from cometmq.wire.templates import header_template
 from cometmq.wire.templates.send_frame_batch import FrameColumns
-from cometmq.wire.templates.send_response import SendAnswers
+from cometmq.wire.templates.send_response import SendResponseLayouts
 from cometmq.wire.templates.send_template import SendTemplate, SendTemplates
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def clients(count: int) -> list[tuple[str, str, float, float]]:
     """What a client's decoders take for a message or a pull; the network is not in it."""
     heads = [ANSWER % (n * 300, n % 8, 700 + n, n, 10_000_000 + n) for n in range(64)]
     frames = b"".join([encode_frame(one.encode()) for one in heads])
-    answers, waiter = SendAnswers(), Waiter()
+    answers, waiter = SendResponseLayouts(), Waiter()
     answers.learn(heads[0].encode(), Command.decode(Frame(JSON, heads[0].encode(), b"")))
     waiting = {10_000_000 + n: (waiter, 0.0) for n in range(64)}
     best = alternate(

@@ -147,7 +147,7 @@ class RecvMessage:
         return f"<RecvMessage topic={self.topic!r} id={self.id!r} body={self.body!r}>"
 
 
-class _Named:
+class _ClientSetup:
     """What the old client's producers and consumers have in common: settings before start."""
 
     def __init__(self, group_id: str | bytes) -> None:
@@ -190,7 +190,7 @@ class _Named:
         self._settings["secret_key"] = _text(access_secret)
 
 
-class Producer(_Named):
+class Producer(_ClientSetup):
     """The old client's producer. Use it as a context manager, or call start and shutdown."""
 
     def __init__(
@@ -267,7 +267,7 @@ class Producer(_Named):
         return self._inner
 
 
-class PushConsumer(_Named):
+class PushConsumer(_ClientSetup):
     """The old client's consumer: a callback gets one message at a time.
 
     A callback that returns anything but CONSUME_SUCCESS, or raises, gets its message again later.
@@ -310,7 +310,7 @@ class PushConsumer(_Named):
         """Join the group and begin to receive."""
         self._inner = _PushConsumer(self._group, **self._settings)
         for topic, (expression, callback) in self._topics.items():
-            self._inner.subscribe(topic, expression, _One(callback))
+            self._inner.subscribe(topic, expression, _CallbackHandler(callback))
         self._inner.start()
 
     def shutdown(self) -> None:
@@ -329,7 +329,7 @@ class PushConsumer(_Named):
         self.shutdown()
 
 
-class _One:
+class _CallbackHandler:
     """A handler over a callback of the old client; can be sent to another process."""
 
     def __init__(self, callback: Callable[[RecvMessage], object]) -> None:

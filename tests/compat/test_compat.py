@@ -68,7 +68,7 @@ def test_a_program_of_the_old_client_runs(cluster, group, topic):  # noqa: F811
 
 @pytest.mark.parametrize("verdict", [None, 0.5, True, "CONSUME_SUCCESS"])
 def test_a_listener_that_does_not_return_success_gets_the_message_again(verdict):
-    handler = compat._One(lambda message: verdict)
+    handler = compat._CallbackHandler(lambda message: verdict)
     with pytest.raises(compat.RetryLater):
         handler([_Received()])
 

@@ -171,14 +171,13 @@ def test_a_registration_that_brings_nothing_new_is_not_read(
     run(scenario())
 
 
-async def longest_wait(channel: Channel, work: asyncio.Future[object]) -> float:
-    """The longest answer to somebody else meanwhile, seconds."""
-    time, longest = asyncio.get_running_loop().time, 0.0
+async def answers_during(work: asyncio.Future[object], channel: Channel) -> int:
+    """How many requests of somebody else are answered, one after the other, until it is done."""
+    answers = 0
     while not work.done():
-        began = time()
         await route_code(channel, "good")
-        longest = max(longest, time() - began)
-    return longest
+        answers += 1
+    return answers
 
 
 def test_others_are_served_while_thousands_of_topics_come_and_go() -> None:
@@ -187,14 +186,12 @@ def test_others_are_served_while_thousands_of_topics_come_and_go() -> None:
             good, bad = await connect(server.address), await connect(server.address)
             await register(good, "good", "fine", brokerName="g", brokerAddr="10.0.0.9:1")
             fields = {**WHO, "brokerName": "bad"}
-            waits = []
             for counter in range(3):
                 body = registration(*many(20_000), counter=counter)
                 code = RequestCode.REGISTER_BROKER
                 work = asyncio.ensure_future(ask(bad, code, body, **fields))
-                waits.append(await longest_wait(good, work))
+                assert await answers_during(work, good) >= 20
                 assert work.result().code == 0
-            assert min(waits) < 0.1
             code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             asked = await asyncio.gather(*(ask(good, code) for _ in range(3)))
             assert len({each.body for each in asked}) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from cometmq.errors import BadHeader, ProtocolError, Reject
 from cometmq.net.dispatcher import answer_held
-from cometmq.net.handler import HELD, Reply, SplitFrame
+from cometmq.net.handler import HELD, Reply, TwoPartFrame
 from cometmq.settings.net import NetSettings
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, encode_answer, request
@@ -328,9 +328,9 @@ def test_requests_that_keep_a_client_registered_are_answered_however_much_is_una
 @pytest.mark.parametrize("size", [0, 10, 300_000])
 def test_a_frame_in_two_pieces_comes_between_the_others(size: int) -> None:
     async def scenario() -> None:
-        def in_pieces(command: Command, _connection: Connection) -> SplitFrame:
+        def in_pieces(command: Command, _connection: Connection) -> TwoPartFrame:
             head = encode_answer(command.opaque, 0, b"")[4:]
-            return SplitFrame((len(head) + size).to_bytes(4, "big") + head, bytes(size))
+            return TwoPartFrame((len(head) + size).to_bytes(4, "big") + head, bytes(size))
 
         async with serving({ECHO: echo, RAW: in_pieces}) as served:
             raw = await served.connect()

@@ -19,7 +19,7 @@ from cometmq.model.admin_stats import (
 )
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
-from cometmq.model.queue_lock import EarlyLockEnd, LockHolder
+from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.model.subscription import (
     ClientConnection,
@@ -196,7 +196,7 @@ def test_filter_checks_come_back_as_they_went(client_id, group_name, sub, namesp
     assert heartbeat.decode_check_client(heartbeat.encode_check_client(value)) == value
 
 
-@given(names, names, many(queues), st.booleans(), st.sampled_from(EarlyLockEnd))
+@given(names, names, many(queues), st.booleans(), st.sampled_from(EarlyUnlockCause))
 def test_lock_requests_come_back_as_they_went(group_name, client_id, wanted, only_this_broker, end):
     value = lock.LockRequest(group_name, client_id, tuple(wanted), only_this_broker, end)
     assert lock.decode_lock_request(lock.encode_lock_request(value)) == value

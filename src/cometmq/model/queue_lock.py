@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class EarlyLockEnd(StrEnum):
+class EarlyUnlockCause(StrEnum):
     """What ends a lock before its time, beside its client's unlock."""
 
     LEAVING = "LEAVING"

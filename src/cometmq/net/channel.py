@@ -27,7 +27,7 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import JSON, Frame
 from cometmq.wire.frame_buffer import FrameBuffer
-from cometmq.wire.templates.send_response import SendAnswers
+from cometmq.wire.templates.send_response import SendResponseLayouts
 
 if TYPE_CHECKING:
     import ssl
@@ -75,7 +75,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._readers: dict[int, tuple[asyncio.Future[Any], Read]] = {}
         self._sent_frames: dict[int, tuple[asyncio.Future[SendAnswer | Command], float]] = {}
-        self._answers = SendAnswers()
+        self._answers = SendResponseLayouts()
         self._sweep_at = inf
         self._sweeper: asyncio.TimerHandle | None = None
         self._outgoing: list[bytes] = []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cometmq.errors import ProtocolError, Reject
 from cometmq.net.admission import admitted
 from cometmq.net.endpoint import Endpoint, RequestEffect, table_of
-from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, SplitFrame
+from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, TwoPartFrame
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
@@ -159,7 +159,7 @@ class RequestDispatcher:
         elif type(result) is bytes:
             if not is_oneway:
                 connection.send(result)
-        elif type(result) is SplitFrame:
+        elif type(result) is TwoPartFrame:
             if not is_oneway:
                 connection.send(result.head)
                 connection.send(result.body)

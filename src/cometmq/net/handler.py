@@ -53,7 +53,7 @@ class Reply:
         ).encode()
 
 
-class SplitFrame(NamedTuple):
+class TwoPartFrame(NamedTuple):
     """A whole frame whose body is large: its two parts are written as they are, never joined."""
 
     head: bytes
@@ -73,7 +73,7 @@ class HeldMarker:
 HELD: Final = HeldMarker()
 """Returned by a handler that calls `answer_held` later, once, unless the connection closes."""
 
-Answer = Reply | bytes | SplitFrame
+Answer = Reply | bytes | TwoPartFrame
 """A reply, or a whole frame made by the handler."""
 HandlerResult = Answer | HeldMarker
 Handler = Callable[[Command, "Connection"], HandlerResult | Awaitable[HandlerResult]]

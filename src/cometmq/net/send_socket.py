@@ -19,7 +19,7 @@ from cometmq.errors import ProtocolError, RemotingTimeout, SendFailed
 from cometmq.net.blocking_channel import open_socket
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, FrameDecoder
-from cometmq.wire.templates.send_response import SendAnswers
+from cometmq.wire.templates.send_response import SendResponseLayouts
 
 if TYPE_CHECKING:
     from cometmq.wire.templates.send_response import SendAnswer
@@ -57,7 +57,7 @@ class SendSocket:
         self._socket = open_socket(addr, timeout_s)
         self._socket.setblocking(True)
         self._timeout_s = 0.0
-        self._answers = SendAnswers()
+        self._answers = SendResponseLayouts()
         self._decoder = FrameDecoder()
         self._opaque = 0
         self.used_at = 0.0

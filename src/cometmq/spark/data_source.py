@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from cometmq.spark.sink.row_columns import RowColumns
     from cometmq.spark.sink.sink_options import SinkOptions
-    from cometmq.spark.sink.writers import FrameWriter, StreamWriter
+    from cometmq.spark.sink.writers import DataFrameBatchWriter, StreamWriter
     from cometmq.spark.source.batch_reader import BatchReader
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
@@ -65,14 +65,14 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
             return RefusedStreamReader(error)
         return StreamReader(parsed)
 
-    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataFrameBatchWriter:
         """The writer of one frame; options and columns are checked before any task starts."""
         require_pyspark()
-        from cometmq.spark.sink.writers import FrameWriter
+        from cometmq.spark.sink.writers import DataFrameBatchWriter
 
         if overwrite:
             raise SettingsError('a topic cannot be overwritten: write with mode("append")')
-        return FrameWriter(*self._checked_write(schema), uuid4().hex)
+        return DataFrameBatchWriter(*self._checked_write(schema), uuid4().hex)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         """The writer of a stream; made anew for each micro-batch."""

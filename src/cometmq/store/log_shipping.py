@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAGICS = (log_record.MAGIC_V1, log_record.MAGIC_V2)
 
 
-class RawLog:
+class RawLogAppender:
     """Takes raw bytes of another store's log. Belongs to the loop of its own store."""
 
     def __init__(

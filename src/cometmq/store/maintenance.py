@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import LogFlusher
     from cometmq.store.log.retention import Retention
-    from cometmq.store.message_visibility import MessagePublisher
+    from cometmq.store.message_visibility import VisibilityAdvancer
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
     from cometmq.store.store_clock import StoreClock
@@ -56,7 +56,7 @@ class Maintenance:
         queues: ConsumeQueues,
         checkpoint: Checkpoint,
         flusher: LogFlusher,
-        publisher: MessagePublisher,
+        publisher: VisibilityAdvancer,
         retention: Retention,
         index: KeyIndex,
         worker: Worker,

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.store.log.record_template import IterationBatch, RecordTemplate
+from cometmq.store.log.record_template import LoopIterationBatch, RecordTemplate
 from cometmq.store.message_draft import MessageDraft, is_topic
 from cometmq.store.put_result import PutResult, PutStatus
 from cometmq.wire.records import log_record, properties, sysflag
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.store.durability import DurabilityConditions
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import DurableCallback, LogFlusher, QueueEntry
-    from cometmq.store.message_visibility import MessagePublisher
+    from cometmq.store.message_visibility import VisibilityAdvancer
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.store_clock import StoreClock
 
@@ -44,7 +44,7 @@ class MessageAppender:
         commit_log: CommitLog,
         queues: ConsumeQueues,
         flusher: LogFlusher,
-        publisher: MessagePublisher,
+        publisher: VisibilityAdvancer,
         settings: StoreSettings,
         clock: StoreClock,
         monotonic_ms: Callable[[], int],
@@ -69,7 +69,7 @@ class MessageAppender:
         self._with_crc = settings.append_crc
         crc_bytes = 1 + log_record.CRC_BYTES if settings.append_crc else 0
         self._properties_max = properties.BYTES_MAX - crc_bytes
-        self.batch = self._batch = IterationBatch(self._begin_template_batch)
+        self.batch = self._batch = LoopIterationBatch(self._begin_template_batch)
         """What is put in this iteration of the loop; others only look at it."""
         self._callbacks: list[DurableCallback] = []
         self._conditional_callbacks: list[DurableCallback] = []

@@ -17,7 +17,7 @@ from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.durability import DurabilityConditions
 from cometmq.store.get_result import GetResult, GetStatus
 from cometmq.store.index.key_lookup import KeyLookup
-from cometmq.store.log_shipping import RawLog
+from cometmq.store.log_shipping import RawLogAppender
 from cometmq.store.message_appender import MessageAppender
 from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutResult, PutStatus
@@ -92,7 +92,7 @@ class MessageStore:
         self.believed_ms = parts.store_clock.believed_ms
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable
-        self.raw_log = RawLog(parts.commit_log, parts.queues, parts.flusher, appender)
+        self.raw_log = RawLogAppender(parts.commit_log, parts.queues, parts.flusher, appender)
         self.append_raw = self.raw_log.append
         self.read_raw = reads.read_raw
         self.get = reads.get

@@ -24,7 +24,7 @@ def _ignore_arrival(topic: str, queue_id: int, max_offset: int, tags_code: int) 
     """Nobody waits for arrivals yet."""
 
 
-class MessagePublisher:
+class VisibilityAdvancer:
     """Publishes the messages of one store. Belongs to its loop."""
 
     def __init__(self, queues: ConsumeQueues, put_times: PutLatencies) -> None:

@@ -23,7 +23,7 @@ from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.log.put_latency import PutLatencies
 from cometmq.store.log.retention import Retention
 from cometmq.store.maintenance import Maintenance
-from cometmq.store.message_visibility import MessagePublisher
+from cometmq.store.message_visibility import VisibilityAdvancer
 from cometmq.store.queues.consume_queues import ConsumeQueues
 from cometmq.store.queues.queue_reader import QueueReader
 from cometmq.store.recovery.checkpoint import Checkpoint
@@ -74,7 +74,7 @@ class StoreParts:
         self.checkpoint = Checkpoint(files, directory.checkpoint)
         self.index = KeyIndex(files, clock, directory.index, settings, log, open_files)
         self.put_times = times = PutLatencies()
-        self.publisher = publisher = MessagePublisher(self.queues, times)
+        self.publisher = publisher = VisibilityAdvancer(self.queues, times)
         self.flusher = LogFlusher(log, self.flush_worker, settings, publisher.publish, times)
         self.queue_reader = reader = QueueReader(log, settings, ram)
         is_sync = settings.is_sync_flush

@@ -9,7 +9,7 @@ import pytest
 
 from broker.harness import new_disk, run, running
 from cometmq.model.queue import MessageQueue
-from cometmq.model.queue_lock import EarlyLockEnd, LockHolder
+from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 from cometmq.wire.bodies.lock import (
     LockRequest,
     decode_holders,
@@ -35,14 +35,14 @@ async def ask(
     code: int,
     client_id: str,
     *queues: int,
-    end: EarlyLockEnd = EarlyLockEnd.LEAVING,
+    end: EarlyUnlockCause = EarlyUnlockCause.LEAVING,
 ) -> set[int]:
     answer = await ask_whole(client, code, client_id, *queues, end=end)
     return {queue.queue_id for queue in decode_locked(answer)}
 
 
 async def ask_whole(
-    client: Client, code: int, client_id: str, *queues: int, end: EarlyLockEnd
+    client: Client, code: int, client_id: str, *queues: int, end: EarlyUnlockCause
 ) -> bytes:
     wanted = tuple(ALL[number] for number in queues)
     request = LockRequest("CG", client_id, wanted, end=end)
@@ -66,9 +66,9 @@ def test_a_locked_queue_is_refused_to_others_and_granted_again_to_its_holder() -
     run(scenario())
 
 
-@pytest.mark.parametrize("end", EarlyLockEnd)
+@pytest.mark.parametrize("end", EarlyUnlockCause)
 def test_a_lock_ends_with_its_connection_only_where_the_client_has_promised_so(
-    end: EarlyLockEnd,
+    end: EarlyUnlockCause,
 ) -> None:
     async def scenario() -> None:
         async with running() as harness:
@@ -76,7 +76,7 @@ def test_a_lock_ends_with_its_connection_only_where_the_client_has_promised_so(
             await ask(client, LOCK, "c1", 0, end=end)
             client.close()
             await asyncio.sleep(0.01)
-            assert (await ask(other, LOCK, "c2", 0) == {0}) is (end is EarlyLockEnd.CONNECTION)
+            assert (await ask(other, LOCK, "c2", 0) == {0}) is (end is EarlyUnlockCause.CONNECTION)
             await asyncio.sleep(61)
             assert await ask(other, LOCK, "c2", 0) == {0}
 
@@ -88,7 +88,7 @@ def test_locks_outlive_a_connection_that_the_broker_closes() -> None:
         async with running() as harness:
             client, other = await harness.client(), await harness.client()
             await client.beat("CG", "T", client_id="c1")
-            await ask(client, LOCK, "c1", 0, end=EarlyLockEnd.CONNECTION)
+            await ask(client, LOCK, "c1", 0, end=EarlyUnlockCause.CONNECTION)
             for connection in list(harness.broker.state.clients.consumers["CG"].members):
                 connection.abort()
             await client.channel.wait_closed()
@@ -103,7 +103,7 @@ def test_a_late_request_on_an_old_connection_does_not_touch_a_lock_of_the_new_on
         async with running() as harness:
             old, new, other = [await harness.client() for _ in range(3)]
             for connection in (old, new):
-                await ask(connection, LOCK, "c1", 0, 1, end=EarlyLockEnd.CONNECTION)
+                await ask(connection, LOCK, "c1", 0, 1, end=EarlyUnlockCause.CONNECTION)
             await ask(old, UNLOCK, "c1", 0)
             old.close()
             await asyncio.sleep(0.01)
@@ -115,9 +115,9 @@ def test_a_late_request_on_an_old_connection_does_not_touch_a_lock_of_the_new_on
     run(scenario())
 
 
-@pytest.mark.parametrize("end", EarlyLockEnd)
+@pytest.mark.parametrize("end", EarlyUnlockCause)
 def test_a_client_that_leaves_its_group_has_no_locks_but_those_it_wants_to_outlast_it(
-    end: EarlyLockEnd,
+    end: EarlyUnlockCause,
 ) -> None:
     async def scenario() -> None:
         async with running() as harness:
@@ -126,7 +126,7 @@ def test_a_client_that_leaves_its_group_has_no_locks_but_those_it_wants_to_outla
             await ask(client, LOCK, "c1", 0, end=end)
             header = UnregisterClientRequestHeader(client_id="c1", consumer_group="CG")
             await client.call(RequestCode.UNREGISTER_CLIENT, header)
-            assert (await ask(other, LOCK, "c2", 0) == set()) is (end is EarlyLockEnd.TIME)
+            assert (await ask(other, LOCK, "c2", 0) == set()) is (end is EarlyUnlockCause.TIME)
 
     run(scenario())
 
@@ -139,12 +139,12 @@ def test_clients_that_declare_a_lock_end_get_the_holders_of_locks_refused_to_the
             await asyncio.sleep(20)
             await ask(client, LOCK, "c1", 0)
             await asyncio.sleep(5)
-            found = await ask_whole(other, LOCK, "c2", 0, 1, 2, end=EarlyLockEnd.CONNECTION)
+            found = await ask_whole(other, LOCK, "c2", 0, 1, 2, end=EarlyUnlockCause.CONNECTION)
             known = {
                 queue.queue_id: _to_seconds(one) for queue, one in decode_holders(found).items()
             }
             assert known == {0: ("c1", 25, 55), 1: ("c1", 25, 35)}
-            found = await ask_whole(other, LOCK, "c2", 0, 1, end=EarlyLockEnd.LEAVING)
+            found = await ask_whole(other, LOCK, "c2", 0, 1, end=EarlyUnlockCause.LEAVING)
             assert found == b'{"lockOKMQSet":[]}'
 
     run(scenario())

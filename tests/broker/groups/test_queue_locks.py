@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cometmq.broker.groups import queue_locks
 from cometmq.broker.groups.queue_locks import CONNECTIONS_MAX, QueueLock, QueueLocks
 from cometmq.model.queue import MessageQueue
-from cometmq.model.queue_lock import EarlyLockEnd
+from cometmq.model.queue_lock import EarlyUnlockCause
 
 if TYPE_CHECKING:
     import pytest
@@ -32,14 +32,14 @@ class LocksAgreeWithAModel(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 1_000
         self.locks = QueueLocks(lambda: self.now_ms, LIVE_MS)
-        self.held: dict[MessageQueue, tuple[str, int, dict[str, EarlyLockEnd]]] = {}
+        self.held: dict[MessageQueue, tuple[str, int, dict[str, EarlyUnlockCause]]] = {}
 
     def holder(self, queue: MessageQueue) -> str | None:
         client, until_ms, ends = self.held.get(queue, ("", -1, {}))
         return client if self.now_ms <= until_ms and ends else None
 
-    @rule(connection=CONNECTIONS, queues=SOME, end=st.sampled_from(EarlyLockEnd))
-    def lock(self, connection: str, queues: set[MessageQueue], end: EarlyLockEnd) -> None:
+    @rule(connection=CONNECTIONS, queues=SOME, end=st.sampled_from(EarlyUnlockCause))
+    def lock(self, connection: str, queues: set[MessageQueue], end: EarlyUnlockCause) -> None:
         client = connection[0]
         granted = {queue for queue in queues if self.holder(queue) in (None, client)}
         assert set(self.locks.lock("G", client, queues, connection, end)) == granted
@@ -53,7 +53,7 @@ class LocksAgreeWithAModel(RuleBasedStateMachine):
         for queue in queues:
             if self.holder(queue) == connection[0]:
                 self.keep(
-                    queue, lambda at, end: end is EarlyLockEnd.CONNECTION and at != connection
+                    queue, lambda at, end: end is EarlyUnlockCause.CONNECTION and at != connection
                 )
 
     @rule(connection=CONNECTIONS)
@@ -64,8 +64,8 @@ class LocksAgreeWithAModel(RuleBasedStateMachine):
                 self.keep(
                     queue,
                     lambda at, end: (
-                        end is EarlyLockEnd.TIME
-                        or (end is EarlyLockEnd.CONNECTION and at != connection)
+                        end is EarlyUnlockCause.TIME
+                        or (end is EarlyUnlockCause.CONNECTION and at != connection)
                     ),
                 )
 
@@ -74,11 +74,13 @@ class LocksAgreeWithAModel(RuleBasedStateMachine):
         self.locks.end_connection(connection, by_client=by_client)
         for _, _, ends in self.held.values():
             end = ends.pop(connection, None)
-            if end is EarlyLockEnd.CONNECTION and not by_client:
-                ends["gone"] = EarlyLockEnd.TIME
-            elif end is not None and end is not EarlyLockEnd.CONNECTION:
+            if end is EarlyUnlockCause.CONNECTION and not by_client:
+                ends["gone"] = EarlyUnlockCause.TIME
+            elif end is not None and end is not EarlyUnlockCause.CONNECTION:
                 ends["gone"] = (
-                    EarlyLockEnd.TIME if EarlyLockEnd.TIME in (end, ends.get("gone")) else end
+                    EarlyUnlockCause.TIME
+                    if EarlyUnlockCause.TIME in (end, ends.get("gone"))
+                    else end
                 )
 
     def keep(self, queue: MessageQueue, is_kept) -> None:
@@ -110,7 +112,7 @@ def test_a_lock_asked_for_over_too_many_connections_ends_by_its_time() -> None:
     locks = QueueLocks(lambda: now_ms, LIVE_MS)
     connections = range(CONNECTIONS_MAX + 5)
     for connection in connections:
-        locks.lock("G", "a", ALL[:1], connection, EarlyLockEnd.CONNECTION)
+        locks.lock("G", "a", ALL[:1], connection, EarlyUnlockCause.CONNECTION)
     for connection in connections:
         locks.end_connection(connection, by_client=True)
     assert locks.holder("G", ALL[0]) is not None
@@ -121,7 +123,7 @@ def test_a_lock_asked_for_over_too_many_connections_ends_by_its_time() -> None:
 def test_nothing_is_left_of_locks_that_were_returned() -> None:
     locks = QueueLocks(lambda: 1_000, LIVE_MS)
     for connection in range(3):
-        locks.lock("G", "a", ALL, connection, EarlyLockEnd.CONNECTION)
+        locks.lock("G", "a", ALL, connection, EarlyUnlockCause.CONNECTION)
         locks.unlock("G", "a", ALL, connection)
     assert not locks._groups
     assert not locks._asked

@@ -12,7 +12,7 @@ from cometmq.errors import Reject
 from cometmq.model.group import SubscriptionGroupConfig
 from cometmq.model.topic import TopicConfig
 from cometmq.net.connection import JOINED_BYTES_MAX
-from cometmq.net.handler import SplitFrame
+from cometmq.net.handler import TwoPartFrame
 from cometmq.store.get_result import GetResult, GetStatus
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
@@ -71,7 +71,7 @@ def test_a_read_is_answered_with_its_offsets_flags_and_records() -> None:
 def test_a_large_body_is_not_copied_into_the_frame() -> None:
     body = bytes(JOINED_BYTES_MAX + 1)
     frame = encode_read(b"77", 0, PLAN, read(body))
-    assert isinstance(frame, SplitFrame)
+    assert isinstance(frame, TwoPartFrame)
     assert frame.body is body
     assert decoded(frame.head + frame.body).body == body
     assert isinstance(encode_read(b"77", 0, PLAN, read(body[1:])), bytes)

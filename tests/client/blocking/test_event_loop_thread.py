@@ -1,4 +1,4 @@
-"""The portal: one thread for all blocking clients of a process, forks included."""
+"""The loop thread: one thread for all blocking clients of a process, forks included."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ import pytest
 import cometmq
 from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import Message
-from cometmq.client.blocking import event_loop_thread as portal_room
+from cometmq.client.blocking import event_loop_thread
 from cometmq.client.blocking.admin import Admin
 from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.client.blocking.producer import Producer
@@ -22,17 +22,17 @@ from cometmq.net import channel_pool
 from cometmq.wire.codes import RequestCode
 
 
-def portals():
-    return [thread for thread in threading.enumerate() if thread.name == "cometmq-portal"]
+def loop_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "cometmq-loop"]
 
 
 def test_all_blocking_clients_share_one_thread_which_ends_with_the_last():
-    assert portals() == []
+    assert loop_threads() == []
     with Producer("a", namesrv="127.0.0.1:1"), Admin(namesrv="127.0.0.1:1"):
         with Producer("b", namesrv="127.0.0.1:1"):
-            assert len(portals()) == 1
-        assert len(portals()) == 1
-    assert portals() == []
+            assert len(loop_threads()) == 1
+        assert len(loop_threads()) == 1
+    assert loop_threads() == []
 
 
 def test_a_client_stopped_twice_or_never_started_does_no_harm():
@@ -42,7 +42,7 @@ def test_a_client_stopped_twice_or_never_started_does_no_harm():
     producer.start()
     producer.stop()
     producer.stop()
-    assert portals() == []
+    assert loop_threads() == []
     with pytest.raises(NotStarted):
         producer.queues("t")
 
@@ -53,16 +53,20 @@ def test_a_forked_child_gets_a_portal_of_its_own():
         if child == 0:
             code = 1
             try:
-                portal = EventLoopThread.enter()
-                code = 0 if portal.call(asyncio.sleep(0, 42)) == 42 else 2
-                portal.leave()
+                loop_thread = EventLoopThread.enter()
+                code = 0 if loop_thread.call(asyncio.sleep(0, 42)) == 42 else 2
+                loop_thread.leave()
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beginning():
-    with closing(ScriptedBroker()) as scripted_broker, portal_room._lock, channel_pool._pools_lock:
+    with (
+        closing(ScriptedBroker()) as scripted_broker,
+        event_loop_thread._lock,
+        channel_pool._pools_lock,
+    ):
         child = os.fork()
         if child == 0:
             signal.alarm(10)
@@ -77,7 +81,7 @@ def test_a_child_of_a_fork_begins_also_where_a_thread_of_its_parent_was_just_beg
 
 
 def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
-    portal, begun, failed = EventLoopThread.enter(), [], []
+    loop_thread, begun, failed = EventLoopThread.enter(), [], []
 
     async def work(n):
         begun.append(n)
@@ -87,7 +91,7 @@ def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
         return lambda: asyncio.get_running_loop().create_task(work(n))
 
     def many(base):
-        futures = [portal.begin(start(base + n)) for n in range(1000)]
+        futures = [loop_thread.begin(start(base + n)) for n in range(1000)]
         if [future.result(90) for future in futures] != list(range(base, base + 1000)):
             failed.append(base)
 
@@ -97,7 +101,7 @@ def test_calls_from_many_threads_begin_in_their_order_and_share_wake_ups():
     for thread in threads:  # eight that never rest, on a machine that may be busy as well
         thread.join(90)
     assert not any(thread.is_alive() for thread in threads)
-    portal.leave()
+    loop_thread.leave()
     assert failed == []
     for base in range(0, 8000, 1000):
         own = [n for n in begun if base <= n < base + 1000]
@@ -112,7 +116,7 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(m
         closing(ScriptedBroker()) as scripted_broker,
         Producer("g", namesrv=scripted_broker.addr) as producer,
     ):
-        producer._bridge.portal._loop.call_soon_threadsafe(still.wait, 30)
+        producer._bridge.loop_thread._loop.call_soon_threadsafe(still.wait, 30)
         futures = [producer.send_async(Message(TOPIC, b"%d" % n)) for n in range(100)]
         with pytest.raises(TooManyRequests, match="100 calls wait"):
             producer.send_async(Message(TOPIC, b"one too many"))

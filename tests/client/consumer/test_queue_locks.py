@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from client.scripted_broker import BROKER, TOPIC
 from cometmq.client.consumer.assigned_queue import AssignedQueue
-from cometmq.client.consumer.member_lock import REFUSED
+from cometmq.client.consumer.queue_lease import REFUSED
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.session.client_options import ClientOptions
 from cometmq.client.session.client_session import ClientSession

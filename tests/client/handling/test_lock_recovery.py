@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cometmq.client.consumer.assigned_queue import AssignedQueue
-from cometmq.client.consumer.member_lock import FOR_EVER, REFUSED
+from cometmq.client.consumer.queue_lease import FOR_EVER, REFUSED
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.errors import RemotingTimeout
 from cometmq.model.queue import MessageQueue

@@ -361,4 +361,4 @@ def test_what_handlers_have_done_is_reported_on_the_loop(cluster, topic, group, 
     assert sum(calls for _, calls, _, _ in reports) == 4
     retried = {f"%RETRY%{group}"} if order == "none" else set()
     assert {found for found, _, _, _ in reports} == {topic} | retried
-    assert threads == {"cometmq-portal"}
+    assert threads == {"cometmq-loop"}

@@ -219,7 +219,7 @@ def test_threads_have_connections_of_their_own_up_to_the_limit(scripted_broker, 
             thread.join(30)
         assert sorted(result.queue_offset for result in results) == list(range(1, 301))
         assert len({result.msg_id for result in results}) == 300
-        # name server, portal, and three of threads
+        # name server, loop thread, and three of threads
         assert 3 <= len(scripted_broker.connections) <= 2 + 3
 
 

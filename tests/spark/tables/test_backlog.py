@@ -21,7 +21,7 @@ from cometmq import (
 from cometmq.cli.main import run as command_line
 from cometmq.errors import ClientError, SettingsError
 from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
-from cometmq.spark.tables.backlog import _Look, _rows, backlog
+from cometmq.spark.tables.backlog import _ProgressSnapshot, _rows, backlog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +36,10 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield cluster.namesrv
 
 
-def look(at_s: float, **queues: tuple[int, int, int]) -> _Look:
+def look(at_s: float, **queues: tuple[int, int, int]) -> _ProgressSnapshot:
     """By queue: the first offset, the end, and what is committed."""
     named = {"a": A, "b": B, "retry": RETRY}
-    return _Look(
+    return _ProgressSnapshot(
         at_s,
         {
             named[name]: OffsetWrapper(broker_offset=end, consumer_offset=done, last_timestamp=1000)

@@ -12,8 +12,8 @@ from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.headers.send import SendMessageResponseHeader
 from cometmq.wire.records import message_batch
-from cometmq.wire.templates.send_request import SendForm, batch_body
-from cometmq.wire.templates.send_response import LENGTHS_MAX, SendAnswers
+from cometmq.wire.templates.send_request import SendRequestTemplate, batch_body
+from cometmq.wire.templates.send_response import LENGTHS_MAX, SendResponseLayouts
 
 KEY = "A" * 32
 
@@ -32,7 +32,7 @@ def header_of(answer: Command) -> bytes:
 def test_a_form_filled_in_decodes_to_the_request_built_field_by_field(
     group, topic, broker, queue_id, opaque, born_ms, body
 ):
-    form = SendForm(group, topic, broker, queue_id, 4)
+    form = SendRequestTemplate(group, topic, broker, queue_id, 4)
     tail = b"WAIT\\u0001true\\u0002TAGS\\u0001t\\u0002"
     (frame,) = FrameDecoder().feed(form.frame(opaque, born_ms, KEY.encode(), tail, body))
     properties = f"UNIQ_KEY\x01{KEY}\x02WAIT\x01true\x02TAGS\x01t\x02"
@@ -87,7 +87,7 @@ def delivered(answers, data, *wanted):
     st.booleans(),
 )
 def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transaction_id, learn):
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     commands = [answer(*one, transaction_id=transaction_id) for one in values]
     for command in commands[: len(commands) if learn else 1]:
         answers.learn(header_of(command), command)
@@ -102,7 +102,7 @@ def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transactio
 
 @pytest.mark.parametrize("odd_at", [0, 5, 29])
 def test_of_many_answers_those_before_an_odd_one_are_given(odd_at):
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     good = [answer(opaque, 2, 3) for opaque in range(100, 130)]
     answers.learn(header_of(good[0]), good[0])
     frames = [one.encode() for one in good]
@@ -117,7 +117,7 @@ def test_of_many_answers_those_before_an_odd_one_are_given(odd_at):
 
 
 def test_what_is_not_a_plain_success_is_left_to_the_decoder():
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     plain = answer(1, 2, 3)
     answers.learn(header_of(plain), plain)
     frame = plain.encode()
@@ -137,13 +137,13 @@ def test_what_is_not_a_plain_success_is_left_to_the_decoder():
     ],
 )
 def test_an_answer_out_of_the_ordinary_is_not_learned(odd):
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     answers.learn(header_of(odd), odd)
     assert delivered(answers, odd.encode(), 1) == ({}, 0)
 
 
 def test_layouts_of_one_length_live_side_by_side():
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     one, other = answer(1, 2, 345), answer(2, 13, 45)
     for command in (one, other):
         answers.learn(header_of(command), command)
@@ -153,7 +153,7 @@ def test_layouts_of_one_length_live_side_by_side():
 
 
 def test_so_many_layouts_are_kept_and_no_more():
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     for size in range(2 * LENGTHS_MAX):
         one = answer(1, 2, 3, msg_id="A" * (size + 1))
         answers.learn(header_of(one), one)
@@ -162,6 +162,6 @@ def test_so_many_layouts_are_kept_and_no_more():
 
 def test_nothing_is_learned_from_a_broken_header():
     command = answer(1, 2, 3)
-    answers = SendAnswers()
+    answers = SendResponseLayouts()
     answers.learn(b"{}", command)
     assert delivered(answers, b"\0\0\0\6\0\0\0\2{}", 1) == ({}, 0)

@@ -116,7 +116,7 @@ def skip_delivered(store: MessageStore, levels: dict[int, list[BacklogRange]], n
     ]
     if not due:
         return 0
-    known = _Delivered(store, min(due))
+    known = _DeliveryTimes(store, min(due))
     return sum(
         _skip(store, level, part, known, now_ms)
         for level, ranges in levels.items()
@@ -125,7 +125,7 @@ def skip_delivered(store: MessageStore, levels: dict[int, list[BacklogRange]], n
 
 
 def _skip(
-    store: MessageStore, level: int, part: BacklogRange, known: _Delivered, now_ms: int
+    store: MessageStore, level: int, part: BacklogRange, known: _DeliveryTimes, now_ms: int
 ) -> int:
     began = part.cursor
     while not part.is_done:
@@ -142,7 +142,7 @@ def _skip(
     return part.cursor - began
 
 
-class _Delivered:
+class _DeliveryTimes:
     """When delayed messages were stored in their topics; each queue is read once."""
 
     def __init__(self, store: MessageStore, since_ms: int) -> None:

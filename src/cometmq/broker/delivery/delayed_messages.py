@@ -330,7 +330,7 @@ class DelayedMessages:
         self.on_delivered((SCHEDULE_TOPIC, from_queue), topic, placed.size)
         return True
 
-    def _load(self, found: _StoredPlaces | None) -> None:
+    def _load(self, found: _StoredDelayOffsets | None) -> None:
         saved: dict[int, list[tuple[int, int]]] = {}
         if found is not None:
             self.version, self.offsets, saved = found
@@ -341,7 +341,7 @@ class DelayedMessages:
         self._saved = self._places()
 
 
-class _StoredPlaces(NamedTuple):
+class _StoredDelayOffsets(NamedTuple):
     """What delayOffset.json holds: offsets by level, and (first, cursor) of their ranges."""
 
     version: DataVersion
@@ -349,7 +349,7 @@ class _StoredPlaces(NamedTuple):
     ranges: dict[int, list[tuple[int, int]]]
 
 
-def stored_places_of(obj: shape.Json) -> _StoredPlaces:
+def stored_places_of(obj: shape.Json) -> _StoredDelayOffsets:
     """What delayOffset.json holds; ProtocolError where it is misshapen."""
     several = shape.object_of(obj.get(_RANGES_KEY), _RANGES_KEY)
     ranges = {
@@ -357,7 +357,7 @@ def stored_places_of(obj: shape.Json) -> _StoredPlaces:
         for level in several
     }
     offsets = shape.number_table(obj.get("offsetTable"))
-    return _StoredPlaces(version_of(obj.get("dataVersion")), offsets, ranges)
+    return _StoredDelayOffsets(version_of(obj.get("dataVersion")), offsets, ranges)
 
 
 def _range_of(value: object) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
-from cometmq.model.queue_lock import EarlyLockEnd
+from cometmq.model.queue_lock import EarlyUnlockCause
 from cometmq.model.subscription import CLIENT_ID_CHARS_MAX
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
@@ -89,7 +89,7 @@ class QueueLockHandler:
         """Lock queues; those that the client holds, and who holds the others, where it asks so."""
         group, asked = wanted.consumer_group, list(queues)
         held = self._locks.lock(group, wanted.client_id, asked, connection, wanted.end)
-        if wanted.end is EarlyLockEnd.LEAVING or len(held) == len(asked):
+        if wanted.end is EarlyUnlockCause.LEAVING or len(held) == len(asked):
             return held, {}
         others = {queue: self._locks.holder(group, queue) for queue in {*asked} - {*held}}
         return held, {queue: holder for queue, holder in others.items() if holder is not None}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.model.queue_lock import EarlyLockEnd, LockHolder
+from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -48,7 +48,7 @@ class QueueLock:
     def __init__(self, client_id: str, now_ms: int) -> None:
         self.client_id = client_id
         self.taken_ms = self.asked_ms = now_ms
-        self.ends: dict[Hashable, EarlyLockEnd] = {}
+        self.ends: dict[Hashable, EarlyUnlockCause] = {}
         """What was asked for, by connection; None stands for those that are gone."""
 
 
@@ -69,7 +69,7 @@ class QueueLocks:
         client_id: str,
         queues: Iterable[MessageQueue],
         connection: Hashable = None,
-        end: EarlyLockEnd = EarlyLockEnd.LEAVING,
+        end: EarlyUnlockCause = EarlyUnlockCause.LEAVING,
     ) -> list[MessageQueue]:
         """Lock what is free, expired or already the client's; return what it holds of `queues`."""
         locks = self._groups.get(group, {})
@@ -106,7 +106,9 @@ class QueueLocks:
         for queue in queues:
             lock = self._groups.get(group, {}).get(queue)
             if lock is not None and lock.client_id == client_id:
-                promised = {at for at, end in lock.ends.items() if end is EarlyLockEnd.CONNECTION}
+                promised = {
+                    at for at, end in lock.ends.items() if end is EarlyUnlockCause.CONNECTION
+                }
                 self._keep_ends(group, queue, lock, promised - {connection})
 
     def leave(self, group: str, connection: Hashable) -> None:
@@ -116,7 +118,8 @@ class QueueLocks:
             kept = {
                 at
                 for at, end in lock.ends.items()
-                if end is EarlyLockEnd.TIME or (end is EarlyLockEnd.CONNECTION and at != connection)
+                if end is EarlyUnlockCause.TIME
+                or (end is EarlyUnlockCause.CONNECTION and at != connection)
             }
             self._keep_ends(group, queue, lock, kept)
 
@@ -130,8 +133,10 @@ class QueueLocks:
             for queue in queues:
                 lock = self._groups[group][queue]
                 end = lock.ends.pop(connection)
-                if end is not EarlyLockEnd.CONNECTION or not by_client:
-                    _note_gone(lock, EarlyLockEnd.TIME if end is EarlyLockEnd.CONNECTION else end)
+                if end is not EarlyUnlockCause.CONNECTION or not by_client:
+                    _note_gone(
+                        lock, EarlyUnlockCause.TIME if end is EarlyUnlockCause.CONNECTION else end
+                    )
                 elif not lock.ends:
                     self._remove(group, queue)
 
@@ -160,13 +165,13 @@ class QueueLocks:
         queue: MessageQueue,
         lock: QueueLock,
         connection: Hashable,
-        end: EarlyLockEnd,
+        end: EarlyUnlockCause,
     ) -> None:
         """Note how a connection asked for a lock."""
         if connection is None or (
             connection not in lock.ends and len(lock.ends) >= CONNECTIONS_MAX
         ):
-            _note_gone(lock, end if connection is None else EarlyLockEnd.TIME)
+            _note_gone(lock, end if connection is None else EarlyUnlockCause.TIME)
             return
         lock.ends[connection] = end
         self._asked.setdefault(connection, {}).setdefault(group, set()).add(queue)
@@ -214,7 +219,7 @@ class QueueLocks:
         return bool(expired)
 
 
-def _note_gone(lock: QueueLock, end: EarlyLockEnd) -> None:
+def _note_gone(lock: QueueLock, end: EarlyUnlockCause) -> None:
     """Note what counts though its connection does not; TIME, once agreed, counts for good."""
-    if lock.ends.get(None) is not EarlyLockEnd.TIME:
+    if lock.ends.get(None) is not EarlyUnlockCause.TIME:
         lock.ends[None] = end

@@ -32,7 +32,7 @@ _QUEUE = ("topic", "queue_id")
 _QUEUE_READER = ("topic", "queue_id", "consumer_group")
 
 
-class _Named(NamedTuple):
+class _JavaCounterName(NamedTuple):
     """Where RocketMQ's name of a counter leads: families to look in, and which of its numbers.
 
     `order` says which place in RocketMQ's key each label has: `0@T@G` has the queue first.
@@ -53,7 +53,7 @@ class _Named(NamedTuple):
         return None
 
 
-class _QueueReader(NamedTuple):
+class _PullCounters(NamedTuple):
     """What counts the pulls of one group from one queue."""
 
     group: TrafficCounter
@@ -90,7 +90,7 @@ class BrokerStats:
         self._due_of_queue_group = _family(*_QUEUE_READER)
         self._connections = _family("event")
         self._registrations = _family("role")
-        self._queue_readers: dict[tuple[str, int, str], _QueueReader] = {}
+        self._queue_readers: dict[tuple[str, int, str], _PullCounters] = {}
         self.puts = TrafficTotal()
         self.gets = TrafficTotal()
         """Totals, as of the last `refresh`."""
@@ -258,25 +258,25 @@ class BrokerStats:
 
     # ---- tables
 
-    def _by_java_names(self) -> dict[str, _Named | TrafficTotal]:
+    def _by_java_names(self) -> dict[str, _JavaCounterName | TrafficTotal]:
         queue_first = (1, 0, 2)
         gets = (self._gets, self._due_of_group)
         queue_gets = (self._queue_gets, self._due_of_queue_group)
         return {
-            "QUEUE_PUT_NUMS": _Named((self._delayed,)),
-            "QUEUE_PUT_SIZE": _Named((self._delayed,), in_bytes=True),
-            "CHANNEL_ACTIVITY": _Named((self._connections,)),
-            "CONSUMER_REGISTER_TIME": _Named((self._registrations,), in_bytes=True),
-            "PRODUCER_REGISTER_TIME": _Named((self._registrations,), in_bytes=True),
-            "TOPIC_PUT_NUMS": _Named((self._puts,)),
-            "TOPIC_PUT_SIZE": _Named((self._puts,), in_bytes=True),
-            "GROUP_GET_NUMS": _Named(gets),
-            "GROUP_GET_SIZE": _Named(gets, in_bytes=True),
-            "GROUP_GET_LATENCY": _Named((self._read_ms,), order=queue_first),
-            "QUEUE_GET_NUMS": _Named(queue_gets),
-            "QUEUE_GET_SIZE": _Named(queue_gets, in_bytes=True),
-            "SNDBCK_PUT_NUMS": _Named((self._sent_back,)),
-            "DLQ_PUT_NUMS": _Named((self._dead_letters,)),
+            "QUEUE_PUT_NUMS": _JavaCounterName((self._delayed,)),
+            "QUEUE_PUT_SIZE": _JavaCounterName((self._delayed,), in_bytes=True),
+            "CHANNEL_ACTIVITY": _JavaCounterName((self._connections,)),
+            "CONSUMER_REGISTER_TIME": _JavaCounterName((self._registrations,), in_bytes=True),
+            "PRODUCER_REGISTER_TIME": _JavaCounterName((self._registrations,), in_bytes=True),
+            "TOPIC_PUT_NUMS": _JavaCounterName((self._puts,)),
+            "TOPIC_PUT_SIZE": _JavaCounterName((self._puts,), in_bytes=True),
+            "GROUP_GET_NUMS": _JavaCounterName(gets),
+            "GROUP_GET_SIZE": _JavaCounterName(gets, in_bytes=True),
+            "GROUP_GET_LATENCY": _JavaCounterName((self._read_ms,), order=queue_first),
+            "QUEUE_GET_NUMS": _JavaCounterName(queue_gets),
+            "QUEUE_GET_SIZE": _JavaCounterName(queue_gets, in_bytes=True),
+            "SNDBCK_PUT_NUMS": _JavaCounterName((self._sent_back,)),
+            "DLQ_PUT_NUMS": _JavaCounterName((self._dead_letters,)),
             "BROKER_PUT_NUMS": self.puts,
             "BROKER_GET_NUMS": self.gets,
             "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": self.user_puts,
@@ -289,9 +289,9 @@ class BrokerStats:
             return key
         return name.partition("_")[0].lower() if key == self._cluster else ""
 
-    def _queue_reader(self, topic: str, queue_id: int, group: str) -> _QueueReader:
+    def _queue_reader(self, topic: str, queue_id: int, group: str) -> _PullCounters:
         queue = str(queue_id)
-        reader = _QueueReader(
+        reader = _PullCounters(
             self._gets.child(topic, group),
             self._queue_gets.child(topic, queue, group),
             self._read_ms.child(topic, queue, group),

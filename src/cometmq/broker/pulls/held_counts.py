@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class _All:
+class _GlobalScope:
     """The scope of all requests, whatever they wait on."""
 
 
-_ALL: Final = _All()
+_ALL: Final = _GlobalScope()
 
 
 class HeldRequestCounts(Generic[_T]):

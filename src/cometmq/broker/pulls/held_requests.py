@@ -1,13 +1,13 @@
 """Held requests (long polling): requests that wait for an event or for their deadline.
 
 Owns who waits on which keys. Knows nothing of what a key means, what wakes a request or how it is
-answered: each kind of request is a subclass of HeldRequest (`held_pulls` has the pulls). When one
-event concerns many requests, they are asked and answered in small batches, so that other work gets
-done in between; what happens to their key meanwhile they are asked about in one further round.
-Invariant: every held request leaves exactly once, by event, deadline or close, or unanswered with
-its connection. Bounds: in all, per key, per connection, and per connection and key. At the first
-two (`held_counts`) the address that has most makes room for others: its oldest request is answered
-as at its deadline. Else a request is refused with SYSTEM_BUSY.
+answered: each kind of request is a subclass of HeldRequest (`pull_long_polling` has the pulls).
+When one event concerns many requests, they are asked and answered in small batches, so that other
+work gets done in between; what happens to their key meanwhile they are asked about in one further
+round. Invariant: every held request leaves exactly once, by event, deadline or close, or unanswered
+with its connection. Bounds: in all, per key, per connection, and per connection and key. At the
+first two (`held_counts`) the address that has most makes room for others: its oldest request is
+answered as at its deadline. Else a request is refused with SYSTEM_BUSY.
 Java: PullRequestHoldService, NotifyMessageArrivingListener.
 """
 

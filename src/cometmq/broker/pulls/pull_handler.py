@@ -1,7 +1,7 @@
 """Hot. PULL_MESSAGE and LITE_PULL_MESSAGE (11, 361): read a queue, or hold until a message comes.
 
 A pull is checked (`pull_check`), read (`pull_read`) and encoded (`pull_response`). This file joins
-these, keeps the group's offsets, and holds a pull that finds nothing (`held_pulls`).
+these, keeps the group's offsets, and holds a pull that finds nothing (`pull_long_polling`).
 Invariants: whatever had to be fetched from the disk, a pull changes state once, after its read; a
 held pull is answered by the whole check and a read of its own, and is not held again.
 Java: PullMessageProcessor.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cometmq.broker.pulls.pull_long_polling import HeldPulls
     from cometmq.broker.pulls.pull_reader import PullReader
     from cometmq.net.connection import Connection
-    from cometmq.net.handler import Answer, HandlerResult, SplitFrame
+    from cometmq.net.handler import Answer, HandlerResult, TwoPartFrame
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.get_result import GetResult
     from cometmq.wire.command import Command
@@ -122,7 +122,7 @@ class PullHandler:
 
     def answer_from_memory(
         self, header: PullMessageRequestHeader, code: int, opaque: bytes
-    ) -> bytes | SplitFrame | None:
+    ) -> bytes | TwoPartFrame | None:
         """Answer with messages that are in memory; None: nothing was done, use the slow path.
 
         The opaque in digits. `header` is not kept.
@@ -242,7 +242,7 @@ class PullHandler:
         got: GetResult,
         opaque: bytes,
         begun_ms: int,
-    ) -> bytes | SplitFrame:
+    ) -> bytes | TwoPartFrame:
         """Note what was read and encode it, or send the consumer to where its group was reset."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         reset = self._offsets.take_reset(group, topic, queue_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.pulls.pull_check import PullForbidden
 from cometmq.broker.requests.status_codes import GET_STATUS_CODES
 from cometmq.net.connection import JOINED_BYTES_MAX
-from cometmq.net.handler import Reply, SplitFrame
+from cometmq.net.handler import Reply, TwoPartFrame
 from cometmq.store.get_result import GetStatus
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.frame import encode_frame, encode_head
@@ -37,7 +37,7 @@ def response_code(got: GetResult, queue_offset: int) -> ResponseCode:
     return GET_STATUS_CODES[got.status]
 
 
-def encode_read(opaque: bytes, code: int, plan: ReadPlan, got: GetResult) -> bytes | SplitFrame:
+def encode_read(opaque: bytes, code: int, plan: ReadPlan, got: GetResult) -> bytes | TwoPartFrame:
     """A whole frame with the result of a read; the opaque in digits."""
     topic, group, _ = plan
     status, next_offset, min_offset, max_offset, body, _ = got
@@ -52,7 +52,7 @@ def encode_read(opaque: bytes, code: int, plan: ReadPlan, got: GetResult) -> byt
         _REMARKS[status],
     )
     if len(body) > JOINED_BYTES_MAX:
-        return SplitFrame(encode_head(header, len(body)), body)
+        return TwoPartFrame(encode_head(header, len(body)), body)
     return encode_frame(header, body)
 
 

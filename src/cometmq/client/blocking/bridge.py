@@ -1,7 +1,8 @@
-"""The bridge from one blocking client to the portal, the thread that runs the asyncio client.
+"""The bridge from one blocking client to the loop thread, the thread that runs the asyncio client.
 
-Owns the portal from start to stop; refuses to know what is called there. Invariant: a portal that
-was entered is left, also when the start fails; a forked child never uses its parent's portal.
+Owns the loop thread from start to stop; refuses to know what is called there. Invariant: a loop
+thread that was entered is left, also when the start fails; a forked child never uses its parent's
+loop thread.
 """
 
 from __future__ import annotations
@@ -26,69 +27,69 @@ _all: weakref.WeakSet[BlockingBridge] = weakref.WeakSet()
 
 
 class BlockingBridge:
-    """Calls the asyncio client of one blocking client, on the loop of the portal."""
+    """Calls the asyncio client of one blocking client, on the loop of the loop thread."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._portal: EventLoopThread | None = None
+        self._loop_thread: EventLoopThread | None = None
         self._is_foreign = False
         _all.add(self)
 
     def start(self, start: Coroutine[object, object, None]) -> None:
-        """Enter the portal and run the client's start on it."""
+        """Enter the loop thread and run the client's start on it."""
         if self._is_foreign:
             start.close()
             raise self._not_running()
-        portal = EventLoopThread.enter()
+        loop_thread = EventLoopThread.enter()
         try:
-            portal.call(start)
-            self._portal = portal
+            loop_thread.call(start)
+            self._loop_thread = loop_thread
         finally:
-            if self._portal is None:
-                portal.leave()
+            if self._loop_thread is None:
+                loop_thread.leave()
 
     def stop(self, stop: Coroutine[object, object, None]) -> None:
-        """Run the client's stop and leave the portal."""
-        if self._portal is None:
+        """Run the client's stop and leave the loop thread."""
+        if self._loop_thread is None:
             stop.close()
             return
-        portal = self._portal
-        self._portal = None
+        loop_thread = self._loop_thread
+        self._loop_thread = None
         try:
-            portal.call(stop)
+            loop_thread.call(stop)
         finally:
-            portal.leave()
+            loop_thread.leave()
 
     @property
     def is_started(self) -> bool:
         """Whether the client is started."""
-        return self._portal is not None
+        return self._loop_thread is not None
 
     @property
-    def portal(self) -> EventLoopThread:
-        """The portal; raises NotStarted before start and after stop."""
-        if self._portal is None:
+    def loop_thread(self) -> EventLoopThread:
+        """The loop thread; raises NotStarted before start and after stop."""
+        if self._loop_thread is None:
             raise self._not_running()
-        return self._portal
+        return self._loop_thread
 
     def call(self, work: Coroutine[object, object, T]) -> T:
         """Run one coroutine on the client's loop and wait for it."""
-        if self._portal is None:
+        if self._loop_thread is None:
             work.close()
-        return self.portal.call(work)
+        return self.loop_thread.call(work)
 
     def run(self, action: Callable[[], T]) -> T:
         """Make a plain call, on the client's loop if it is started; wait for what it returns."""
-        return action() if self._portal is None else self._portal.run(action)
+        return action() if self._loop_thread is None else self._loop_thread.run(action)
 
     def begin(self, begin: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Begin something on the client's loop and return a future of its result."""
-        return self.portal.begin(begin)
+        return self.loop_thread.begin(begin)
 
     def disown(self) -> None:
-        """Drop the portal of a parent process, whose thread does not exist in this one."""
-        self._is_foreign = self._portal is not None
-        self._portal = None
+        """Drop the loop thread of a parent process, whose thread does not exist in this one."""
+        self._is_foreign = self._loop_thread is not None
+        self._loop_thread = None
 
     def _not_running(self) -> NotStarted:
         if self._is_foreign:

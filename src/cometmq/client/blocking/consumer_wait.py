@@ -21,9 +21,9 @@ def wait(bridge: BlockingBridge, consumer: AsyncPushConsumer, timeout_s: float |
     """Wait until the consumer is stopped, here or by another thread; whether it is."""
     if not bridge.is_started:
         return True
-    portal = bridge.portal
-    with stop_signals(lambda name: portal.post(partial(consumer.stop_soon, name))):
+    loop_thread = bridge.loop_thread
+    with stop_signals(lambda name: loop_thread.post(partial(consumer.stop_soon, name))):
         try:
-            return portal.call(consumer.wait(timeout_s))
+            return loop_thread.call(consumer.wait(timeout_s))
         except NotStarted:  # another thread has stopped it, and its loop has ended
             return True

@@ -1,8 +1,8 @@
 """The one thread and event loop of a process that all blocking clients share.
 
 Owns the life of the thread: the first client starts it, the last one ends it, and a forked child
-gets a new one. Refuses to know what runs on the loop. Invariants: at most one portal thread per
-process, and none without a client; every call ends, at the latest with the portal; at most
+gets a new one. Refuses to know what runs on the loop. Invariants: at most one loop thread per
+process, and none without a client; every call ends, at the latest with the loop thread; at most
 `CALLS_MAX` calls wait for the loop to begin them.
 """
 
@@ -42,24 +42,24 @@ class EventLoopThread:
     def __init__(self) -> None:
         self._users = 0
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="cometmq-portal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cometmq-loop", daemon=True)
         self._calls: deque[Callable[[], None]] = deque()
         self._is_woken = self._is_over = False
         self._thread.start()
 
     @staticmethod
     def enter() -> EventLoopThread:
-        """Return this process's portal, started if need be; pair it with `leave`."""
+        """Return this process's loop thread, started if need be; pair it with `leave`."""
         with _lock:
-            portal = _shared.get(os.getpid())
-            if portal is None:
+            loop_thread = _shared.get(os.getpid())
+            if loop_thread is None:
                 _shared.clear()  # a forked child inherits the parent's entry, but not its thread
-                portal = _shared[os.getpid()] = EventLoopThread()
-            portal._users += 1
-            return portal
+                loop_thread = _shared[os.getpid()] = EventLoopThread()
+            loop_thread._users += 1
+            return loop_thread
 
     def leave(self) -> None:
-        """Leave the portal; the last client that leaves ends the thread."""
+        """Leave the loop thread; the last client that leaves ends the thread."""
         with _lock:
             self._users -= 1
             is_last = self._users == 0 and _shared.get(os.getpid()) is self
@@ -74,7 +74,7 @@ class EventLoopThread:
         """Run a coroutine on the loop and wait for what it returns or raises.
 
         An interrupt of the caller (Ctrl-C) cancels the coroutine. Raises NotStarted when the
-        portal ends before the coroutine does.
+        loop thread ends before the coroutine does.
         """
         try:
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.member_lock import REFUSED
+from cometmq.client.consumer.queue_lease import REFUSED
 from cometmq.rules.queues.process_queue import ProcessQueue
 
 if TYPE_CHECKING:
-    from cometmq.client.consumer.member_lock import MemberLock
+    from cometmq.client.consumer.queue_lease import QueueLease
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
 
@@ -125,7 +125,7 @@ class AssignedQueue:
         self.has_lost_lock = True
         self.work_available.set()
 
-    def regain_lock(self, lock: MemberLock) -> None:
+    def regain_lock(self, lock: QueueLease) -> None:
         """Note a lock taken again, where nobody else has worked on the queue meanwhile."""
         assert lock is not REFUSED, "a lock that was refused is no lock"
         self.has_lost_lock = False

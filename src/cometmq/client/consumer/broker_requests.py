@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 
-class BrokerRequests:
+class BrokerRequestHandler:
     """Answers requests of brokers for one consumer. One loop owns it."""
 
     def __init__(

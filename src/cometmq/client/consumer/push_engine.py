@@ -13,7 +13,7 @@ import os
 from copy import copy
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.broker_requests import BrokerRequests
+from cometmq.client.consumer.broker_requests import BrokerRequestHandler
 from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
 from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.queue_assignment import QueueAssignment
@@ -106,7 +106,7 @@ class PushEngine:
             self._stats,
         )
         self._assignment.connect(self._strategy, pulls)
-        self._broker_requests = BrokerRequests(
+        self._broker_requests = BrokerRequestHandler(
             session,
             options,
             subscriptions,

@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from cometmq.client.consumer.assigned_queue import AssignedQueue
-from cometmq.client.consumer.member_lock import FOR_EVER, REFUSED
+from cometmq.client.consumer.queue_lease import FOR_EVER, REFUSED
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from cometmq.client.consumer.consumer_options import ConsumerOptions
-    from cometmq.client.consumer.member_lock import MemberLock
+    from cometmq.client.consumer.queue_lease import QueueLease
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.consumer.repeated_problem_log import ProblemLog
     from cometmq.client.handling.consume_strategy import ConsumeStrategy
@@ -150,13 +150,13 @@ class QueueAssignment:
             assigned.cancel_tasks()
         await self._forget(self._to_resume - self._leaving.keys())
 
-    async def _lock(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, MemberLock]]:
+    async def _lock(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, QueueLease]]:
         if self._locks is None or not queues:
             return [(queue, FOR_EVER) for queue in queues]
         locks = await self._locks.lock(queues)
         return [(queue, lock) for queue, lock in locks.items() if lock is not REFUSED]
 
-    async def _start(self, queue: MessageQueue, lock: MemberLock) -> bool:
+    async def _start(self, queue: MessageQueue, lock: QueueLease) -> bool:
         try:
             offset = await self._offsets.start_offset(queue)
         except CometError as error:

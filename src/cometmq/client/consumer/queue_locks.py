@@ -2,7 +2,7 @@
 
 Requests, renews and returns locks; knows nothing of handlers. Invariant: a lock counts from the
 moment it was requested, so it ends here before it ends at the broker; with the connection on which
-it was requested it ends on both sides, as each request promises (`EarlyLockEnd.CONNECTION`).
+it was requested it ends on both sides, as each request promises (`EarlyUnlockCause.CONNECTION`).
 Java: RebalanceImpl.lockAll, RebalanceLockManager (the broker's side)
 """
 
@@ -14,9 +14,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.lock_waits import LockWaits
-from cometmq.client.consumer.member_lock import REFUSED, MemberLock
+from cometmq.client.consumer.queue_lease import REFUSED, QueueLease
 from cometmq.errors import BrokerError, CometError
-from cometmq.model.queue_lock import EarlyLockEnd
+from cometmq.model.queue_lock import EarlyUnlockCause
 from cometmq.wire.bodies.lock import (
     LockRequest,
     decode_holders,
@@ -50,7 +50,7 @@ class QueueLockClient:
         self._valid_s = valid_s
         self._waits = LockWaits(group)
 
-    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, MemberLock]:
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, QueueLease]:
         """Request locks.
 
         Each queue that a broker answered for comes with the lock, REFUSED when another member has
@@ -90,7 +90,7 @@ class QueueLockClient:
     async def keep_until_it_expires(self, queue: MessageQueue) -> None:
         """Ask for a lock for the last time, to keep others away from a queue that we leave."""
         try:
-            await self._request(queue.broker_name, [queue], EarlyLockEnd.TIME)
+            await self._request(queue.broker_name, [queue], EarlyUnlockCause.TIME)
             log.warning(
                 "%s is left while its handler is at work: its lock keeps others away until it "
                 "expires at the broker, after 60 s unless it is set otherwise there",
@@ -112,11 +112,11 @@ class QueueLockClient:
 
     async def _take_at(
         self, broker: str, queues: list[MessageQueue]
-    ) -> dict[MessageQueue, MemberLock]:
+    ) -> dict[MessageQueue, QueueLease]:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._valid_s
         try:
-            channel, body = await self._request(broker, queues, EarlyLockEnd.CONNECTION)
+            channel, body = await self._request(broker, queues, EarlyUnlockCause.CONNECTION)
             locked, holders = decode_locked(body), decode_holders(body)
         except CometError as error:
             log.info("no locks from broker %s: %s", broker, error)
@@ -128,11 +128,11 @@ class QueueLockClient:
             else:
                 self._waits.refuse(queue, holders.get(queue), now)
         self._waits.report(now)
-        lock = MemberLock(until, channel)
+        lock = QueueLease(until, channel)
         return {queue: lock if queue in locked else REFUSED for queue in queues}
 
     async def _request(
-        self, broker: str, queues: list[MessageQueue], end: EarlyLockEnd
+        self, broker: str, queues: list[MessageQueue], end: EarlyUnlockCause
     ) -> tuple[Channel, bytes]:
         """Request locks of one broker; the connection on which it answered, and the answer."""
         addr = self._session.routes.master_addr(broker)
@@ -143,6 +143,8 @@ class QueueLockClient:
             raise BrokerError(answer.code, answer.remark, addr)
         return channel, answer.body
 
-    def _body(self, queues: list[MessageQueue], end: EarlyLockEnd = EarlyLockEnd.LEAVING) -> bytes:
+    def _body(
+        self, queues: list[MessageQueue], end: EarlyUnlockCause = EarlyUnlockCause.LEAVING
+    ) -> bytes:
         client_id = self._session.client_id
         return encode_lock_request(LockRequest(self._group, client_id, tuple(queues), end=end))

@@ -1,9 +1,9 @@
 """Sends failed messages back to the broker: to be retried later, or as dead letters.
 
 Owns the two ways back (CONSUMER_SEND_MSG_BACK, and a plain send to the group's retry topic) and
-what a dead letter carries; knows nothing of when a message is given up (`rules.retry`).
-Invariants: nothing is reported as sent back unless a broker has confirmed it; a message whose
-properties nearly fill a record can still become a dead letter.
+what a dead letter carries; knows nothing of when a message is given up
+(`rules.failures.retry_policy`). Invariants: nothing is reported as sent back unless a broker has
+confirmed it; a message whose properties nearly fill a record can still become a dead letter.
 Java: DefaultMQPushConsumerImpl.sendMessageBack, ConsumeMessageOrderlyService.sendMessageBack
 """
 

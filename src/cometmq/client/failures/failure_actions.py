@@ -1,8 +1,8 @@
 """Carries out what a failure policy decided: dead letter, skip, store, or stop.
 
-Knows nothing of when that is due (`rules.failure_policy`). Invariant: an action counts as carried
-out only once a broker has the dead letter, or the sink returned; until then it is tried again, as
-long as the queue is ours.
+Knows nothing of when that is due (`rules.failures.failure_policy`). Invariant: an action counts as
+carried out only once a broker has the dead letter, or the sink returned; until then it is tried
+again, as long as the queue is ours.
 Java: ConsumeMessageOrderlyService.sendMessageBack (dead letters only)
 """
 

@@ -1,8 +1,8 @@
 """Handling by key: each key of a queue is a lane of its own, under the broker's lock of the queue.
 
 Owns the slots in which handlers run and what follows a run; leaves which lane is next to
-`rules.key_queue` and commits to `by_key_commits`. Invariant: nothing is handled without a lock that
-is certainly ours.
+`rules.queues.by_key_process_queue` and commits to `by_key_commits`. Invariant: nothing is handled
+without a lock that is certainly ours.
 Java: nothing alike; compare ConsumeMessageOrderlyService
 """
 
@@ -19,7 +19,7 @@ from cometmq.client.handling import handler_call as handlers
 from cometmq.client.handling.by_key_commits import KeyCommits
 from cometmq.client.handling.by_key_run import RUN_MESSAGES, KeyQueueState, KeyRun
 from cometmq.client.handling.lock_recovery import LockRecovery
-from cometmq.client.offsets.completed_offset_store import CompletedOffsetStore
+from cometmq.client.offsets.offset_journal_files import OffsetJournalFiles
 from cometmq.model.results import BlockedQueue
 from cometmq.rules.failures.circuit_breaker import BreakerLimits
 from cometmq.rules.failures.failure_policy import FailureAction, default_policy
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.client.handling.consume_strategy import StrategyContext
     from cometmq.model.message import MessageExt
     from cometmq.rules.failures.failure_policy import FailureDecision
-    from cometmq.rules.queues.key_queue import LaneBatch
+    from cometmq.rules.queues.by_key_process_queue import LaneBatch
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class KeyStrategy:
         self._locks = LockRecovery(context.locks, context.offsets, context.restart_queue)
         self._commits = KeyCommits(options, context.offsets)
         folder = expand_user_path("state_dir", options.state_dir) / "done"
-        self._files = CompletedOffsetStore(context.files, folder, options.group, context.namesrv)
+        self._files = OffsetJournalFiles(context.files, folder, options.group, context.namesrv)
         self._files.delete_old_files(context.clock.now_ms())
         self._states: dict[AssignedQueue, KeyQueueState] = {}
         self._waiting: deque[KeyQueueState] = deque()

@@ -1,7 +1,7 @@
 """What the strategy by key keeps of a queue, and one run of a lane's messages through the handler.
 
 Owns the state that belongs neither to the queue (`AssignedQueue`) nor to its lanes
-(`rules.key_queue`); knows nothing of slots, failure decisions and commits.
+(`rules.queues.by_key_process_queue`); knows nothing of slots, failure decisions and commits.
 Java: nothing alike
 """
 
@@ -11,17 +11,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.client.handling.handler_run import HandlerRun
-from cometmq.rules.queues.key_queue import KeyQueue
+from cometmq.rules.queues.by_key_process_queue import ByKeyProcessQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.offsets.completed_offset_store import CompletedOffsetFile
+    from cometmq.client.offsets.offset_journal_files import OffsetJournalFile
     from cometmq.model.message import MessageExt
     from cometmq.rules.failures.circuit_breaker import CircuitBreaker
-    from cometmq.rules.queues.key_queue import LaneBatch
+    from cometmq.rules.queues.by_key_process_queue import LaneBatch
 
 RUN_MESSAGES = 64
 _RUN_S = 0.01  # the journal learns of what is done only when the run ends
@@ -43,11 +43,13 @@ class KeyQueueState:
     )
 
     def __init__(
-        self, assigned: AssignedQueue, file: CompletedOffsetFile, breaker: CircuitBreaker
+        self, assigned: AssignedQueue, file: OffsetJournalFile, breaker: CircuitBreaker
     ) -> None:
         self.assigned = assigned
         self.file = file
-        self.key_queue: KeyQueue[MessageExt] = KeyQueue(assigned.window, file.journal, breaker)
+        self.key_queue: ByKeyProcessQueue[MessageExt] = ByKeyProcessQueue(
+            assigned.window, file.journal, breaker
+        )
         self.is_waiting_for_slot = False
         self.is_write_scheduled = False
         """Whether the journal is written at the end of this iteration of the loop."""

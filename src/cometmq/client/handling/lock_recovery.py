@@ -12,14 +12,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.member_lock import FOR_EVER, REFUSED
+from cometmq.client.consumer.queue_lease import FOR_EVER, REFUSED
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
-    from cometmq.client.consumer.member_lock import MemberLock
+    from cometmq.client.consumer.queue_lease import QueueLease
     from cometmq.client.consumer.queue_locks import QueueLockClient
     from cometmq.client.offsets.offset_store import OffsetStore
 
@@ -88,13 +88,13 @@ class LockRecovery:
             await assigned.sleep_unless_dropped(_PAUSE_S)
         return True
 
-    async def _lock_and_committed(self, assigned: AssignedQueue) -> tuple[MemberLock | None, int]:
+    async def _lock_and_committed(self, assigned: AssignedQueue) -> tuple[QueueLease | None, int]:
         """The lock, REFUSED when another member has it, and the committed offset, 0 without one.
 
         None without an answer, and when the lock was lost again while the offset was asked for.
         """
         if self._locks is None:
-            lock: MemberLock | None = FOR_EVER
+            lock: QueueLease | None = FOR_EVER
         else:
             lock = (await self._locks.lock([assigned.queue])).get(assigned.queue)
         if lock is None or lock is REFUSED:

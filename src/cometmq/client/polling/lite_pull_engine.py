@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.client.consumer.broker_requests import BrokerRequests
+from cometmq.client.consumer.broker_requests import BrokerRequestHandler
 from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
 from cometmq.client.consumer.pull_request import PullClient
 from cometmq.client.consumer.queue_assignment import QueueAssignment
@@ -83,7 +83,7 @@ class LitePullEngine:
             lite.cached_max,
         )
         self.assignment.connect(self.buffer, pull_loop)
-        self._broker_requests = BrokerRequests(
+        self._broker_requests = BrokerRequestHandler(
             session,
             options,
             subscriptions,

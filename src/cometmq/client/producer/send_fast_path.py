@@ -18,7 +18,7 @@ from cometmq.client.producer.message_checks import check_topic
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
-from cometmq.wire.templates.send_request import SendForm, batch_body
+from cometmq.wire.templates.send_request import SendRequestTemplate, batch_body
 
 if TYPE_CHECKING:
     import asyncio
@@ -54,8 +54,8 @@ class QueueTarget:
     def __init__(
         self,
         queue: MessageQueue,
-        form: SendForm,
-        batch_form: SendForm,
+        form: SendRequestTemplate,
+        batch_form: SendRequestTemplate,
         others: dict[int, MessageQueue],
     ) -> None:
         """`others` are all queues of the topic on the same broker, by their ids."""
@@ -274,7 +274,12 @@ class SendFastPath:
             others = of_broker[queue.broker_name]
             others[queue.queue_id] = queue
             targets.append(
-                QueueTarget(queue, SendForm(*named), SendForm(*named, batch=True), others)
+                QueueTarget(
+                    queue,
+                    SendRequestTemplate(*named),
+                    SendRequestTemplate(*named, batch=True),
+                    others,
+                )
             )
         made = _TopicTargets(self, targets, self._selector.next_turn(topic))
         route.send_targets = made

@@ -3,7 +3,7 @@
 Owns the idle connections of each broker and the round-robin of each thread; refuses what the fast
 path refuses (`send_fast_path`), and messages with a sharding key, whose order the loop keeps.
 Invariants: a connection belongs to one thread while it sends; at most `CONNECTIONS_MAX` are open to
-a broker. A thread that gets no connection sends by the portal's loop, and so does every thread
+a broker. A thread that gets no connection sends by the loop thread's loop, and so does every thread
 after an error.
 Java: none
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cometmq.model.results import SendResult
 
 CONNECTIONS_MAX = 128
-"""Connections to one broker; further threads share those of the portal."""
+"""Connections to one broker; further threads share those of the loop thread."""
 IDLE_S = 30.0
 """A connection that was idle for longer is closed: brokers close it after 120 s."""
 
@@ -61,7 +61,7 @@ class ThreadSender:
         self._first = first
         self._is_closed = (
             session.options.tls is not None
-        )  # with TLS all sends use the portal's connections
+        )  # with TLS all sends use the loop thread's connections
 
     def send(self, message: Message, timeout_s: float) -> SendResult | FailedSend | None:
         """Send on this thread. None: use the slow path; FailedSend: the first attempt failed."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.assigned_queue import AssignedQueue
-from cometmq.client.consumer.member_lock import FOR_EVER
 from cometmq.client.consumer.push_engine import strategy_of
+from cometmq.client.consumer.queue_lease import FOR_EVER
 from cometmq.client.consumer.subscriptions import Subscriptions
 from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling.consume_strategy import StrategyContext

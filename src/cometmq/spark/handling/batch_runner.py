@@ -79,17 +79,17 @@ def _handle(
     others: Iterator[pa.RecordBatch],
     state_dir: str,
 ) -> tuple[int, str | None]:
-    portal = worker.portal
-    engine = portal.run(lambda: BatchEngine(worker, state_dir))
+    loop_thread = worker.loop_thread
+    engine = loop_thread.run(lambda: BatchEngine(worker, state_dir))
     try:
         for batch in chain((first,), others):
             for queue, messages, has_unreadable in queue_runs(
                 batch, worker.options.inflated_bytes_max
             ):
-                portal.call(engine.add(queue, messages, has_unreadable=has_unreadable))
-        portal.call(engine.finish())
+                loop_thread.call(engine.add(queue, messages, has_unreadable=has_unreadable))
+        loop_thread.call(engine.finish())
     except CometError as error:
         return engine.taken, str(error)
     finally:
-        portal.call(engine.close())
+        loop_thread.call(engine.close())
     return engine.taken, None

@@ -36,11 +36,11 @@ def start_offsets(
 
     Raises RemotingError or BrokerError when brokers do not answer for `retry_for_s`.
     """
-    portal = EventLoopThread.enter()
+    loop_thread = EventLoopThread.enter()
     try:
-        return portal.call(_ask_again(client, options, topic, retry_for_s))
+        return loop_thread.call(_ask_again(client, options, topic, retry_for_s))
     finally:
-        portal.leave()
+        loop_thread.leave()
 
 
 async def _ask_again(

@@ -2,8 +2,8 @@
 
 Owns the unpickled handler, so that what it opens lives as long as the process, the threads in which
 it runs, and the connections over which failed messages go back. Used by the task's thread; the rest
-runs on the loop of the process's portal. Invariant: one client for each query a process, made in
-that process: a fork shares no socket and no thread.
+runs on the loop of the process's loop thread. Invariant: one client for each query a process, made
+in that process: a fork shares no socket and no thread.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class WorkerClient:
         unpickled: tuple[Handler, ConsumerOptions] = cloudpickle.loads(job.pickled)
         self.handler, self.options = unpickled
         self.is_async = is_async(self.handler)
-        self.portal = EventLoopThread.enter()
-        self.portal.call(self._start())
+        self.loop_thread = EventLoopThread.enter()
+        self.loop_thread.call(self._start())
 
     def close(self) -> None:
         """Close threads and connections."""
         try:
-            self.portal.call(self._stop())
+            self.loop_thread.call(self._stop())
         finally:
-            self.portal.leave()
+            self.loop_thread.leave()
 
     async def _start(self) -> None:
         job, options = self.job, self.options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.errors import BrokerError, CometError, RouteNotFound, RowNotSent
-from cometmq.spark.sink import row_frames
+from cometmq.spark.sink import row_requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.model.queue import MessageQueue
     from cometmq.spark.sink.row_decisions import RowChunk
-    from cometmq.spark.sink.row_frames import RowFrame
+    from cometmq.spark.sink.row_requests import RowRequest
 
 _ATTEMPT_S = 5.0
 _UNKNOWN_TOPIC_RETRY_S = 3.0
@@ -48,7 +48,7 @@ class ChunkSender:
         self._raise_refused(chunk)
         await self._find_queues(chunk)
         index_of = self._pipeline.queue_selector.index_of
-        runs = row_frames.runs_of(chunk, self._queues, index_of)
+        runs = row_requests.runs_of(chunk, self._queues, index_of)
         self._raise_refused(chunk)
         try:
             async with asyncio.TaskGroup() as group:  # the first error cancels the other runs
@@ -105,12 +105,12 @@ class ChunkSender:
         except CometError:
             return False
 
-    async def _send_run(self, chunk: RowChunk, run: list[RowFrame]) -> None:
+    async def _send_run(self, chunk: RowChunk, run: list[RowRequest]) -> None:
         """Send the frames of a run, each after the answer to the one before it."""
         for frame in run:
             await self._send(chunk, frame)
 
-    async def _send(self, chunk: RowChunk, frame: RowFrame) -> None:
+    async def _send(self, chunk: RowChunk, frame: RowRequest) -> None:
         """Send a frame; where a broker refuses it for good, find the rows that it refuses."""
         try:
             await self._send_once(chunk, frame)
@@ -124,7 +124,7 @@ class ChunkSender:
             for half in frame.halves():
                 await self._send(chunk, half)
 
-    async def _send_once(self, chunk: RowChunk, frame: RowFrame) -> None:
+    async def _send_once(self, chunk: RowChunk, frame: RowRequest) -> None:
         pipeline = self._pipeline
         session, sender = pipeline.session, pipeline.retrying_sender
         deadline = asyncio.get_running_loop().time() + self._retry_for_s
@@ -138,10 +138,10 @@ class ChunkSender:
             return pipeline.queue_selector.round_robin(frame.topic, queues, failed_broker)
 
         if len(ids) == 1:
-            one = row_frames.alone(chunk, frame, ids[0], born_ms)
+            one = row_requests.alone(chunk, frame, ids[0], born_ms)
             await sender.send(one, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
         else:
-            batch = row_frames.encoded(chunk, frame, ids, born_ms)
+            batch = row_requests.encoded(chunk, frame, ids, born_ms)
             await sender.send_encoded(batch, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
 
     async def _publish_queues(self, topic: str) -> Sequence[MessageQueue]:

@@ -47,7 +47,7 @@ class SentRows(WriterCommitMessage):  # type: ignore[misc]
     """The file of the rejected rows."""
 
 
-class FrameWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class DataFrameBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """One write of a frame; `write_id` tells it from every other one."""
 
     def __init__(self, options: SinkOptions, columns: RowColumns, write_id: str) -> None:

@@ -58,7 +58,7 @@ class TopicBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _ProgressSnapshot:
     """What brokers say of one group at one moment."""
 
     at_s: float
@@ -126,11 +126,11 @@ async def _backlog(
     return sorted(rows, key=lambda row: (-row.lag, row.group, row.topic))
 
 
-async def _looks(admin: AsyncAdmin, names: Iterable[str]) -> dict[str, _Look]:
+async def _looks(admin: AsyncAdmin, names: Iterable[str]) -> dict[str, _ProgressSnapshot]:
     slots = asyncio.Semaphore(_AT_ONCE)
     known: dict[str, asyncio.Task[dict[MessageQueue, TopicOffset]]] = {}
 
-    async def look(name: str) -> tuple[str, _Look]:
+    async def look(name: str) -> tuple[str, _ProgressSnapshot]:
         async with slots:
             progress = await admin.group_progress(name)
             ends: dict[MessageQueue, TopicOffset] = {}
@@ -141,7 +141,9 @@ async def _looks(admin: AsyncAdmin, names: Iterable[str]) -> dict[str, _Look]:
                 task = known.setdefault(topic, asyncio.ensure_future(_ends(admin, topic)))
                 ends |= await task
         at_s = SystemClock().monotonic_ms() / 1000
-        return name, _Look(at_s, {q: one for q, one in progress.items() if q in ends}, ends)
+        return name, _ProgressSnapshot(
+            at_s, {q: one for q, one in progress.items() if q in ends}, ends
+        )
 
     return dict(await asyncio.gather(*(look(name) for name in names)))
 
@@ -159,7 +161,9 @@ async def _messages_in(admin: AsyncAdmin, topic: str) -> int:
     return sum(one.max_offset - one.min_offset for one in found)
 
 
-def _rows(name: str, before: _Look, after: _Look, dead_letters: int) -> list[TopicBacklog]:
+def _rows(
+    name: str, before: _ProgressSnapshot, after: _ProgressSnapshot, dead_letters: int
+) -> list[TopicBacklog]:
     """A row for each topic but the retry topic, which is part of every row."""
     retry = retry_topic_of(name)
     depth = sum(after.lag(queue) for queue in after.ends if queue.topic == retry)
@@ -168,7 +172,12 @@ def _rows(name: str, before: _Look, after: _Look, dead_letters: int) -> list[Top
 
 
 def _row(
-    name: str, topic: str, before: _Look, after: _Look, retry_depth: int, dead_letters: int
+    name: str,
+    topic: str,
+    before: _ProgressSnapshot,
+    after: _ProgressSnapshot,
+    retry_depth: int,
+    dead_letters: int,
 ) -> TopicBacklog:
     lags = {queue: after.lag(queue) for queue in after.progress if queue.topic == topic}
     seconds = max(after.at_s - before.at_s, 1e-3)
@@ -192,7 +201,7 @@ def _row(
     )
 
 
-def _behind_s(look: _Look, queue: MessageQueue) -> float:
+def _behind_s(look: _ProgressSnapshot, queue: MessageQueue) -> float:
     newest_ms, done_ms = (
         look.ends[queue].last_update_timestamp,
         look.progress[queue].last_timestamp,

@@ -269,7 +269,7 @@ class TableAppender:
             raise _wrong(f"rows of queues that were not planned: {sorted({*rows, *misfits})[:3]}")
         return added
 
-    def _count(self, uri: str) -> dict[tuple[Any, ...], _Count]:
+    def _count(self, uri: str) -> dict[tuple[Any, ...], _WrittenCount]:
         from pyspark.sql import functions as f
 
         offset = f.col("queue_offset")
@@ -280,11 +280,11 @@ class TableAppender:
             .agg(f.count("*"), f.min(offset), f.max(offset), f.sum(offset.cast("decimal(38,0)")))
             .collect()
         )
-        return {tuple(row[:3]): _Count(row[3], row[4], row[5], int(row[6])) for row in found}
+        return {tuple(row[:3]): _WrittenCount(row[3], row[4], row[5], int(row[6])) for row in found}
 
 
 @dataclass(frozen=True, slots=True)
-class _Count:
+class _WrittenCount:
     """What was written of one queue."""
 
     rows: int
@@ -297,7 +297,7 @@ class _Count:
         return not self.rows or begin <= self.first <= self.last < end
 
 
-_NONE = _Count(0, 0, 0, 0)
+_NONE = _WrittenCount(0, 0, 0, 0)
 _SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 
 

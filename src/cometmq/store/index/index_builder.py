@@ -98,7 +98,7 @@ class KeyHashes:
         return stored_hash(_run(value, unique[_ID_HEAD:]))
 
 
-class LogBytes(Protocol):
+class LogByteReader(Protocol):
     """The bytes of a log: a `CommitLog`, or the files of a stopped one."""
 
     @property
@@ -112,7 +112,7 @@ class LogBytes(Protocol):
 class KeyedRecordReader:
     """Reads records and their keys from an offset of the log on. Belongs to the store's loop."""
 
-    def __init__(self, log: LogBytes, file_bytes: int) -> None:
+    def __init__(self, log: LogByteReader, file_bytes: int) -> None:
         self._log = log
         self._file_bytes = file_bytes
         self._hashes = KeyHashes().of

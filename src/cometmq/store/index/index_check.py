@@ -3,7 +3,7 @@
 Entries lie in the order of the log, so they are compared with its records while these are read. A
 chain is whole when each entry names the one before it in its slot, and the slot names the last. All
 that is found amiss is without loss: an index can be built anew from the log. What a start has built
-anew of itself (`index_files_view.py`) is kept apart from what only a repair does.
+anew of itself (`trusted_index_files.py`) is kept apart from what only a repair does.
 Java: none.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.store.index.index_builder import KeyedRecordReader, KeyHashes
 from cometmq.store.index.index_file import IndexFileLayout
-from cometmq.store.index.index_files_view import view_index_files
+from cometmq.store.index.trusted_index_files import view_index_files
 from cometmq.wire.records import sysflag
 from cometmq.wire.records.index_file_layout import (
     ENTRY,
@@ -46,7 +46,7 @@ _LINKS, _SLOTS = "{} entries lead to a wrong one", "{} slots lead to a wrong ent
 _TIMES = "{} times or places are wrong"
 
 
-class _ReadFile(NamedTuple):
+class _IndexFileRead(NamedTuple):
     """A file whose entries are read: its name, its head, and the number of its next entry."""
 
     name: int
@@ -54,13 +54,13 @@ class _ReadFile(NamedTuple):
     number: int
 
 
-class _ReadEntry(NamedTuple):
+class _IndexEntryRead(NamedTuple):
     """An entry: where its record lies, its hash and its seconds, its file and its number there."""
 
     phy_offset: int
     hashed: int
     seconds: int
-    file: _ReadFile
+    file: _IndexFileRead
     number: int
 
 
@@ -96,7 +96,7 @@ class IndexCheck:
 
     def see(self, record: StoredRecord) -> None:
         """Compare the next record of the log with the entries that should speak of it."""
-        at, found = record.phy_offset, list[_ReadEntry]()
+        at, found = record.phy_offset, list[_IndexEntryRead]()
         assert at > self._seen, "records come in the order of the log"
         self._seen = at
         while self._next is not None and self._next.phy_offset <= at:
@@ -115,7 +115,7 @@ class IndexCheck:
             if each.hashed not in wanted:
                 self._amiss[each.file.name][_STRANGE] += 1
 
-    def _name_for(self, at: int, number: int, found: list[_ReadEntry]) -> int | None:
+    def _name_for(self, at: int, number: int, found: list[_IndexEntryRead]) -> int | None:
         """The file that should hold this entry of a record; None: it lies behind the last."""
         files = self._read_files
         while self._owner < len(files) and files[self._owner].head.end_phy < at:
@@ -131,7 +131,7 @@ class IndexCheck:
             self._behind_last += 1
         return None
 
-    def _check_times(self, entry: _ReadEntry, store_ms: int) -> None:
+    def _check_times(self, entry: _IndexEntryRead, store_ms: int) -> None:
         """Compare what the head of a file and its entries say of times and places."""
         head, number = entry.file.head, entry.number
         is_wrong = False
@@ -169,7 +169,7 @@ class IndexCheck:
                 repairs.append(f"in the index file {self._paths[name]} {what}")
         return mended, repairs
 
-    def _find_files(self) -> Iterator[_ReadFile]:
+    def _find_files(self) -> Iterator[_IndexFileRead]:
         """The files that have an index file's size and head."""
         mark = self._checkpoint.index_mark
         names = [name for name in self._paths if mark is None or name <= mark[0]]
@@ -185,9 +185,9 @@ class IndexCheck:
             if self._file_layout.has_sound(head, is_last=name == names[-1]):
                 is_marked = mark is not None and name == mark[0] and mark[1] <= head.number
                 number = mark[1] if mark is not None and is_marked else head.number
-                yield _ReadFile(name, head, number)
+                yield _IndexFileRead(name, head, number)
 
-    def _walk(self) -> Iterator[_ReadEntry]:
+    def _walk(self) -> Iterator[_IndexEntryRead]:
         """Every entry of every file that is read, and what is wrong with its chains."""
         for read_file in self._read_files:
             file = self._files.open(self._paths[read_file.name], 0)
@@ -196,7 +196,7 @@ class IndexCheck:
             finally:
                 file.close()
 
-    def _walk_file(self, read_file: _ReadFile, file: OpenFile) -> Iterator[_ReadEntry]:
+    def _walk_file(self, read_file: _IndexFileRead, file: OpenFile) -> Iterator[_IndexEntryRead]:
         amiss, slots = self._amiss[read_file.name], self._file_layout.slots
         newest = array("i", bytes(slots * SLOT_BYTES))
         number, newest_place = 1, 0
@@ -211,13 +211,13 @@ class IndexCheck:
                 newest[slot] = number
                 if newest_place <= place <= read_file.head.end_phy:
                     newest_place = place
-                    yield _ReadEntry(place, hashed, seconds, read_file, number)
+                    yield _IndexEntryRead(place, hashed, seconds, read_file, number)
                 else:  # out of the log's order
                     amiss[_STRANGE] += 1
                 number += 1
         amiss[_SLOTS] += self._bad_slots(file, read_file, newest)
 
-    def _bad_slots(self, file: OpenFile, read_file: _ReadFile, newest: array[int]) -> int:
+    def _bad_slots(self, file: OpenFile, read_file: _IndexFileRead, newest: array[int]) -> int:
         """How many slots lead elsewhere than to the newest entry of their hashes."""
         bad = 0
         is_mended = read_file.number != read_file.head.number

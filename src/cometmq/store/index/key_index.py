@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.index_file import IndexFile, IndexFileLayout
-from cometmq.store.index.index_files_view import view_index_files
+from cometmq.store.index.trusted_index_files import view_index_files
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, pin_segments
 from cometmq.wire.records import index_file_layout
 from cometmq.wire.records.index_file_layout import IndexFileHeader

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cometmq.store.cold_read_context import ReadContext
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
-    from cometmq.store.message_visibility import MessagePublisher
+    from cometmq.store.message_visibility import VisibilityAdvancer
 
 _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002
@@ -58,7 +58,7 @@ class KeyLookup:
         self,
         index: KeyIndex,
         cold_reader: ColdReader,
-        publisher: MessagePublisher,
+        publisher: VisibilityAdvancer,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._index = index

@@ -1,8 +1,8 @@
 """Hot. What all messages of one topic and one sender share on their way into the log.
 
 Worked out once, so that a message costs one pack, one join and two checksums. Invariant: a record
-made here is the one that `wire.stored.encode` makes of the same values, and its place the one that
-`MessageStore.put` would have given it.
+made here is the one that `wire.records.log_record.encode` makes of the same values, and its place
+the one that `MessageStore.put` would have given it.
 Java: none; MessageExtEncoder keeps nothing between messages.
 """
 
@@ -41,7 +41,7 @@ _SUM = b"\x02%010d" + stored.CRC_MARK[::-1]
 """The checksum's property backwards, as its digits stand: measured, 0.03 us less."""
 
 
-class IterationBatch:
+class LoopIterationBatch:
     """What one iteration of the loop has put: its store time and its entries.
 
     `store_ms` is 0 before the first put. `started_s`: when it began by the loop's own clock,
@@ -92,7 +92,7 @@ class RecordTemplate:
         of: Callable[[str, int], ConsumeQueue],
         queue_count: int,
         log: CommitLog,
-        batch: IterationBatch,
+        batch: LoopIterationBatch,
         *,
         flag: int,
         sys_flag: int,

@@ -19,7 +19,6 @@ from cometmq.store.log.log_reader import LogReader
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.queues.queue_checksums import QueueChecksums
-from cometmq.store.recovery.bare_records import BareRecordFinder
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk
@@ -32,6 +31,7 @@ from cometmq.store.recovery.lost_messages import (
 )
 from cometmq.store.recovery.missing_log import require_log
 from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of
+from cometmq.store.recovery.records_without_checksum import UnchecksummedRecordFinder
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.records import sysflag
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
@@ -79,7 +79,7 @@ class InspectionReport:
     """The parts of the log between whole records that hold none."""
 
 
-class _Strange(NamedTuple):
+class _WrongQueueEntry(NamedTuple):
     """An entry that is not what its record says: which file it is in, and what it is."""
 
     base: int
@@ -165,8 +165,8 @@ class Inspection:
         deletions = DeletedTopics(self._files, self.directory.config)
         deletions.load(first)
         ends: dict[tuple[str, int], int] = {}
-        strange: dict[tuple[str, int], list[_Strange]] = defaultdict(list)
-        bare = BareRecordFinder()
+        strange: dict[tuple[str, int], list[_WrongQueueEntry]] = defaultdict(list)
+        bare = UnchecksummedRecordFinder()
         walk = self._walk(first)
         for record in walk.records():
             report.records += 1
@@ -270,7 +270,7 @@ class Inspection:
         self,
         report: InspectionReport,
         ends: dict[tuple[str, int], int],
-        strange: dict[tuple[str, int], list[_Strange]],
+        strange: dict[tuple[str, int], list[_WrongQueueEntry]],
         deletions: DeletedTopics,
     ) -> None:
         """Sort what is wrong with queues by who mends it: the next start, or a repair."""
@@ -315,14 +315,14 @@ class Inspection:
                     f"{phy_offset}: they are written over"
                 )
 
-    def _is_mended(self, strange: _Strange) -> bool:
+    def _is_mended(self, strange: _WrongQueueEntry) -> bool:
         """Whether a start mends an entry that the check of its file does not find wrong."""
         checkpoint = self._checkpoint
         if not checkpoint.is_known:
             return False
         return strange.is_absent or strange.phy_offset >= checkpoint.dispatched
 
-    def _strange(self, queue: tuple[str, int], record: StoredRecord) -> _Strange | None:
+    def _strange(self, queue: tuple[str, int], record: StoredRecord) -> _WrongQueueEntry | None:
         """What is wrong with the entry of a record; None: nothing."""
         found = self._entry(queue, record.queue_offset)
         if found[:2] == (record.phy_offset, record.size):
@@ -333,7 +333,7 @@ class Inspection:
                 return None
         files = self._queue_files.get(queue)
         base = files.base_of(record.queue_offset * SIZE) if files is not None else 0
-        return _Strange(base, record.phy_offset, found == (0, 0, 0))
+        return _WrongQueueEntry(base, record.phy_offset, found == (0, 0, 0))
 
     def _entry(self, queue: tuple[str, int], number: int) -> tuple[int, int, int]:
         files = self._queue_files.get(queue)

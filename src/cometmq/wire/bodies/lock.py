@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.model.queue_lock import EarlyLockEnd, LockHolder
+from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields as shape
 
@@ -30,7 +30,7 @@ class LockRequest(NamedTuple):
     client_id: str
     queues: tuple[MessageQueue, ...]
     only_this_broker: bool = False
-    end: EarlyLockEnd = EarlyLockEnd.LEAVING
+    end: EarlyUnlockCause = EarlyUnlockCause.LEAVING
     """What ends the locks before their time."""
 
 
@@ -42,7 +42,7 @@ def encode_lock_request(request: LockRequest) -> bytes:
         "mqSet": [shape.queue_fields(queue) for queue in request.queues],
         "onlyThisBroker": request.only_this_broker,
     }
-    if request.end is not EarlyLockEnd.LEAVING:
+    if request.end is not EarlyUnlockCause.LEAVING:
         fields[_END] = request.end
     return fastjson.dumps(fields)
 
@@ -55,7 +55,7 @@ def decode_lock_request(data: bytes) -> LockRequest:
         shape.text(obj, "clientId"),
         tuple(shape.items(obj, "mqSet", shape.queue_of)),
         shape.flag(obj, "onlyThisBroker"),
-        shape.member(obj, _END, EarlyLockEnd.LEAVING),
+        shape.member(obj, _END, EarlyUnlockCause.LEAVING),
     )
 
 

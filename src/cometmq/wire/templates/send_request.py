@@ -31,7 +31,7 @@ _HEADER = (
 )
 
 
-class SendForm:
+class SendRequestTemplate:
     """The form of SEND_MESSAGE_V2, or of SEND_BATCH_MESSAGE, for one queue."""
 
     __slots__ = ("_header",)

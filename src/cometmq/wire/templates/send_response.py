@@ -56,7 +56,7 @@ SendAnswer = tuple[int, int, str, str | None]
 """What the answer to a send that succeeded says: queue id, queue offset, offset id, transaction."""
 
 
-class SendAnswers:
+class SendResponseLayouts:
     """The layouts of one connection's answers."""
 
     __slots__ = ("_by_length", "_last")

@@ -91,7 +91,7 @@ class SendTemplate:
     )
 
     def __init__(
-        self, raw: bytes, command: Command, header: SendMessageRequestHeader, found: _Found
+        self, raw: bytes, command: Command, header: SendMessageRequestHeader, found: _FieldPlaces
     ) -> None:
         self.header = header
         self.around = found.around
@@ -199,10 +199,10 @@ class SendTemplates(HeaderTemplates[SendTemplate]):
             self.drop(alike)
             found = ((properties,), (), (b"", b""))
         header = header_class.decode(command.ext)
-        return SendTemplate(raw, command, header, _Found(numbers, *found, surroundings))
+        return SendTemplate(raw, command, header, _FieldPlaces(numbers, *found, surroundings))
 
 
-class _Found(NamedTuple):
+class _FieldPlaces(NamedTuple):
     """The places of what changes in one header.
 
     `names` are those of the properties whose values stand at `texts`; none: all of them do.

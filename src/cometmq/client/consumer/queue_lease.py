@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cometmq.net.channel import Channel
 
 
-class MemberLock(NamedTuple):
+class QueueLease(NamedTuple):
     """A lock as its holder sees it. Any thread may ask whether it is valid."""
 
     until: float
@@ -27,7 +27,7 @@ class MemberLock(NamedTuple):
         return now < self.until and (self.channel is None or not self.channel.is_closed)
 
 
-REFUSED = MemberLock(0.0)
+REFUSED = QueueLease(0.0)
 """Another member has the lock."""
-FOR_EVER = MemberLock(inf)
+FOR_EVER = QueueLease(inf)
 """The lock of a queue that is not shared out."""

@@ -1,12 +1,12 @@
 """Order proved with policies and a breaker: two queues of a topic, outages, moves and crashes.
 
-Beside tests/rules/queues/test_key_queue.py, where nothing is ever taken for an outage. Here members
-hold several queues under one breaker, every message has a policy of its own, sinks fail, and now
-and then everything fails. Promised, and checked at every step: a call of a handler comes after the
-end of all before it of its key; a message meets the end of its policy with exactly the failure that
-the policy says, failures in an outage not counted, as long as it may last; in an outage one call at
-a time tries; an offset moves past nothing that is not finished, and past no row that was not
-written; and where nothing but bad messages are left, they meet their ends too.
+Beside tests/rules/queues/test_by_key_process_queue.py, where nothing is ever taken for an outage.
+Here members hold several queues under one breaker, every message has a policy of its own, sinks
+fail, and now and then everything fails. Promised, and checked at every step: a call of a handler
+comes after the end of all before it of its key; a message meets the end of its policy with exactly
+the failure that the policy says, failures in an outage not counted, as long as it may last; in an
+outage one call at a time tries; an offset moves past nothing that is not finished, and past no row
+that was not written; and where nothing but bad messages are left, they meet their ends too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cometmq.rules.failures.circuit_breaker import BreakerLimits, CircuitBreaker
 from cometmq.rules.failures.failure_policy import BLOCK, FailureAction, FailurePolicy, OnFailure
+from cometmq.rules.queues.by_key_process_queue import ByKeyProcessQueue, LaneBatch
 from cometmq.rules.queues.key_lanes import BARRIER
-from cometmq.rules.queues.key_queue import KeyQueue, LaneBatch
 from cometmq.rules.queues.offset_journal import OffsetJournal, decode_journal
 from cometmq.rules.queues.process_queue import ProcessQueue
 from rules.key_order_model import FOR_EVER, Pulled, handled, never_overtaken
@@ -118,7 +118,7 @@ class Member:
 
     def begin_anew(self) -> None:
         """A process of this disk starts: it knows nothing but what lies there."""
-        self.works: dict[int, KeyQueue] = {}
+        self.works: dict[int, ByKeyProcessQueue] = {}
         self.journals: dict[int, OffsetJournal] = {}
         self.broker_offset: dict[int, int] = {}
         self.breaker, self.judge = CircuitBreaker(LIMITS), Judge()
@@ -135,7 +135,7 @@ class Member:
         journal = OffsetJournal("us", start, self.disks[queue], is_reset=False)
         self.disks[queue] = journal.opening_records()
         self.journals[queue], self.broker_offset[queue] = journal, start
-        self.works[queue] = KeyQueue(ProcessQueue(start), journal, self.breaker)
+        self.works[queue] = ByKeyProcessQueue(ProcessQueue(start), journal, self.breaker)
         for sent in self.world.logs[queue]:
             sent.charged = sent.noted = self.charges[queue].get(sent.queue_offset, 0)
 

@@ -27,7 +27,7 @@ _BATCH_TOPIC_MAX = 127
 """RocketMQ takes batches for no longer topic."""
 
 
-class RowFrame(NamedTuple):
+class RowRequest(NamedTuple):
     """Rows that travel in one request, by their places in the chunk; one may be sent alone."""
 
     topic: str
@@ -35,7 +35,7 @@ class RowFrame(NamedTuple):
     """None: any queue of the topic."""
     places: Sequence[int]
 
-    def halves(self) -> tuple[RowFrame, RowFrame]:
+    def halves(self) -> tuple[RowRequest, RowRequest]:
         """The same rows in two frames."""
         middle = len(self.places) // 2
         assert middle, "a single row cannot be divided"
@@ -47,20 +47,20 @@ class RowFrame(NamedTuple):
 
 def runs_of(
     chunk: RowChunk, queues: Mapping[str, Sequence[MessageQueue]], index_of: IndexOfKey
-) -> list[list[RowFrame]]:
+) -> list[list[RowRequest]]:
     """The frames of each run, to be sent one after another; rows without order have a run each.
 
     A row whose queue does not exist joins the refused ones. `queues` are those of every topic.
     """
     groups = _groups(chunk, queues, index_of)
-    runs: list[list[RowFrame]] = []
+    runs: list[list[RowRequest]] = []
     for (topic, queue), places in groups.items():
-        frames = [RowFrame(topic, queue, part) for part in _parts(chunk, topic, places)]
+        frames = [RowRequest(topic, queue, part) for part in _parts(chunk, topic, places)]
         runs += [frames] if queue is not None else [[frame] for frame in frames]
     return runs
 
 
-def encoded(chunk: RowChunk, frame: RowFrame, ids: Sequence[str], born_ms: int) -> EncodedBatch:
+def encoded(chunk: RowChunk, frame: RowRequest, ids: Sequence[str], born_ms: int) -> EncodedBatch:
     """The frame as a batch; `ids` are the unique keys of its messages."""
     bodies, others = chunk.bodies, chunk.properties
     properties = [
@@ -71,7 +71,7 @@ def encoded(chunk: RowChunk, frame: RowFrame, ids: Sequence[str], born_ms: int) 
     return EncodedBatch(frame.topic, born_ms, ids[0], items)
 
 
-def alone(chunk: RowChunk, frame: RowFrame, msg_id: str, born_ms: int) -> PreparedMessage:
+def alone(chunk: RowChunk, frame: RowRequest, msg_id: str, born_ms: int) -> PreparedMessage:
     """The one message of a frame."""
     (at,) = frame.places
     properties = f"UNIQ_KEY\x01{msg_id}\x02{chunk.properties[at].decode()}"

@@ -1,10 +1,11 @@
 """Journals of finished messages on this machine's disk, one file per queue.
 
-Owns names, files and their size; knows nothing of what the bytes mean (`rules.offset_journal`).
-Invariants: a file never grows beyond `FILE_BYTES`; what was written is with the operating system
-when the call returns, so the death of the process loses nothing; after a power cut messages may be
-repeated. When the disk fails, only the record of what is done is lost.
-Layout of a file: a journal, then zeros. Old files of a group are removed after `KEEP_DAYS`.
+Owns names, files and their size; knows nothing of what the bytes mean
+(`rules.queues.offset_journal`). Invariants: a file never grows beyond `FILE_BYTES`; what was
+written is with the operating system when the call returns, so the death of the process loses
+nothing; after a power cut messages may be repeated. When the disk fails, only the record of what is
+done is lost. Layout of a file: a journal, then zeros. Old files of a group are removed after
+`KEEP_DAYS`.
 Java: LocalFileOffsetStore (there: one offset a queue, and for broadcasting only)
 """
 
@@ -33,7 +34,7 @@ _NEW_SUFFIX = ".new"
 _NAME_CHARS = 80
 
 
-class CompletedOffsetFile:
+class OffsetJournalFile:
     """The journal of one queue, open for writing. One loop owns it."""
 
     def __init__(self, files: Files, path: Path, journal: OffsetJournal) -> None:
@@ -105,7 +106,7 @@ class CompletedOffsetFile:
         self.close()
 
 
-class CompletedOffsetStore:
+class OffsetJournalFiles:
     """The journals of one group on this machine."""
 
     def __init__(self, files: Files, root: Path, group: str, namesrv: tuple[str, ...]) -> None:
@@ -115,7 +116,7 @@ class CompletedOffsetStore:
         digest = sha256(f"{group}\0{self._namesrv}".encode()).hexdigest()[:12]
         self._directory = root / f"{quote(group, safe='')[:_NAME_CHARS]}-{digest}"
 
-    def open(self, queue: MessageQueue, start: int, *, is_reset: bool) -> CompletedOffsetFile:
+    def open(self, queue: MessageQueue, start: int, *, is_reset: bool) -> OffsetJournalFile:
         """Open the journal of a queue that starts at the offset `start`."""
         owner = sha256("\0".join((self._group, self._namesrv, str(queue))).encode()).hexdigest()
         path = (
@@ -127,7 +128,7 @@ class CompletedOffsetStore:
             found = self._files.read(path)
         except OSError as error:
             log.warning("%s cannot be read: %s", path, error)
-        return CompletedOffsetFile(
+        return OffsetJournalFile(
             self._files, path, OffsetJournal(owner, start, found, is_reset=is_reset)
         )
 

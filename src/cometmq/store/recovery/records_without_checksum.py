@@ -18,7 +18,7 @@ _RUN_MAX = 8
 """More of them side by side were written by another broker."""
 
 
-class BareRecordFinder:
+class UnchecksummedRecordFinder:
     """Looks at the records of one log in their order."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cometmq.rules.failures.circuit_breaker import BreakerLimits, CircuitBreaker
 from cometmq.rules.failures.failure_policy import BLOCK, FailureAction, OnFailure
+from cometmq.rules.queues.by_key_process_queue import ByKeyProcessQueue
 from cometmq.rules.queues.key_lanes import BARRIER
-from cometmq.rules.queues.key_queue import KeyQueue
 from cometmq.rules.queues.offset_journal import OffsetJournal, decode_journal
 from cometmq.rules.queues.process_queue import ProcessQueue
 from rules.key_order_model import FOR_EVER, Pulled, handled, never_overtaken
@@ -52,7 +52,7 @@ class World:
 
 
 class Member:
-    """What `client.consume_by_key` does around a `KeyQueue`, without threads and sockets."""
+    """What the client does around a `ByKeyProcessQueue`, without threads and sockets."""
 
     def __init__(self, world: World) -> None:
         self.world, self.disk = world, b""
@@ -67,7 +67,7 @@ class Member:
             self.written = set()
         self.journal = OffsetJournal("us", start, self.disk, is_reset=False)
         self.disk = self.journal.opening_records()
-        self.key_queue = KeyQueue(ProcessQueue(start), self.journal, CircuitBreaker(CALM))
+        self.key_queue = ByKeyProcessQueue(ProcessQueue(start), self.journal, CircuitBreaker(CALM))
         self.broker_offset, self.in_flight = start, []
 
     def pull(self, span=SPAN, count=COUNT, number=PULL) -> None:

@@ -51,7 +51,7 @@ class LaneBatch(Generic[M]):
         return self.lane.key if self.lane.key is not BARRIER else self.messages[0].queue_offset
 
 
-class KeyQueue(Generic[M]):
+class ByKeyProcessQueue(Generic[M]):
     """The work on one queue. One owner: the client's loop."""
 
     __slots__ = (

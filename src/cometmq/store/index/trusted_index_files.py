@@ -24,7 +24,7 @@ _LOOKED_AT = 32
 """Records behind the end of one file of which the first with keys must begin the next one."""
 
 
-class IndexFilesView(NamedTuple):
+class TrustedIndexFiles(NamedTuple):
     """What a start makes of the files of an index, by their names."""
 
     kept: dict[int, IndexFileHeader]
@@ -51,7 +51,7 @@ def view_index_files(
     log_end: int,
     *,
     was_stopped: bool,
-) -> IndexFilesView:
+) -> TrustedIndexFiles:
     """`paths`: the files by their names, the oldest first; `log_end`: as recovery finds it."""
     mark = checkpoint.index_mark
     if mark is not None and mark[2] > log_end:
@@ -79,8 +79,8 @@ def view_index_files(
     broken = names[len(kept) :]
     last = next(reversed(kept), 0)
     if mark is None or last != mark[0]:
-        return IndexFilesView(kept, newer, broken, why)
-    return IndexFilesView(kept, newer, broken, why, mark[2], mark[1])
+        return TrustedIndexFiles(kept, newer, broken, why)
+    return TrustedIndexFiles(kept, newer, broken, why, mark[2], mark[1])
 
 
 def _head_of(files: Files, path: Path) -> IndexFileHeader:
