@@ -14,12 +14,15 @@ CometError
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
 │   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
+│   ├── PartlySent             some of many messages could not be sent
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   ├── TopicExists, WouldHideMessages
 │   ├── RowNotSent             a row that Spark writes could not be sent
 │   ├── TableHasNewerWriter    another job has written to the table meanwhile
 │   ├── BatchNotHandled        handlers on Spark could not finish a micro-batch
-│   └── DataLoss           messages that a reader had planned are gone; QueueShrank: may return
+│   └── DataLoss               messages that a reader had planned are gone
+│       ├── DamagedMessage     a body is not what its checksum says
+│       └── QueueShrank        the queue may grow again
 └── Reject                 server side only: answer this code with this remark
 """
 
@@ -28,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cometmq.model.queue import MessageQueue
 
@@ -42,6 +45,18 @@ class CometError(Exception):
     """Whether the client should fetch the route again."""
     msg_id = ""
     """The id of the message whose send failed, if it had got one."""
+
+    def __reduce__(self) -> tuple[Callable[..., CometError], tuple[object, ...]]:
+        """Pickle the text and the fields: handlers and tasks run in processes of their own."""
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(
+    kind: type[CometError], args: tuple[object, ...], fields: Mapping[str, object]
+) -> CometError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class SettingsError(CometError):
@@ -216,10 +231,6 @@ class RowNotSent(ClientError):
         super().__init__(
             f"row {row} of partition {partition} was not sent to the topic {topic}: {reason}"
         )
-
-    def __reduce__(self) -> tuple[type[RowNotSent], tuple[int, int, str | None, str]]:
-        """Pickle the parts: tasks are processes of their own."""
-        return RowNotSent, (self.partition, self.row, self.topic, self.reason)
 
 
 class BatchNotHandled(ClientError):

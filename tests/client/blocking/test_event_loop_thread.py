@@ -127,6 +127,54 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(m
     assert sent == [*(b"%d" % n for n in range(100)), b"room again"]
 
 
+def test_a_call_that_comes_after_the_end_of_its_portal_fails_and_is_not_left_waiting():
+    portal, late, failed = EventLoopThread.enter(), [], []
+
+    def call():
+        try:
+            portal.call(asyncio.Event().wait())
+        except NotStarted as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=call, daemon=True)
+
+    async def begin_at_the_end():
+        try:
+            await asyncio.Event().wait()
+        finally:  # the portal ends: the last calls were begun already
+            late.append(portal.begin(asyncio.get_running_loop().create_future))
+            thread.start()
+            await asyncio.sleep(0.05)
+
+    portal.begin(lambda: asyncio.get_running_loop().create_task(begin_at_the_end()))
+    portal.run(lambda: None)
+    portal.leave()
+    late.append(portal.begin(lambda: None))
+    for future in late:
+        with pytest.raises(NotStarted, match="stopped"):
+            future.result(5)
+    thread.join(5)
+    assert len(failed) == 1
+
+
+def test_an_error_at_the_beginning_of_a_call_is_in_its_future_and_the_next_call_begins():
+    portal, still = EventLoopThread.enter(), threading.Event()
+
+    def refuse():
+        raise ValueError("nobody foresaw this")
+
+    portal._loop.call_soon_threadsafe(still.wait, 10)
+    given_up = portal.begin(refuse)
+    given_up.cancel()
+    broken = portal.begin(refuse)
+    fine = portal.begin(lambda: asyncio.ensure_future(asyncio.sleep(0, 42)))
+    still.set()
+    with pytest.raises(ValueError, match="foresaw"):
+        broken.result(5)
+    assert fine.result(5) == 42
+    portal.leave()
+
+
 def test_sends_in_flight_are_bounded_in_blocking_and_asyncio_clients():
     with closing(ScriptedBroker()) as scripted_broker:
         scripted_broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: None

@@ -85,7 +85,7 @@ def test_what_fails_is_passed_over_and_does_not_come_again(cluster, topic, group
 
 
 def test_a_broken_file_is_replaced_by_its_bak_and_two_broken_ones_are_an_error(
-    cluster, topic, member, tmp_path, group
+    cluster, topic, member, tmp_path, group, caplog
 ):
     bodies, seen = send(cluster, topic, range(8)), []
     with member("one", seen, persist_s=0.05):
@@ -96,8 +96,10 @@ def test_a_broken_file_is_replaced_by_its_bak_and_two_broken_ones_are_an_error(
     (path,) = tmp_path.glob(f"*@one/{group}/offsets.json")
     path.write_text("{{{")
     again = []
+    assert "older offsets" not in caplog.text
     with member("one", again) as consumer:
         until(lambda: len(consumer.assigned) == 4)
+    assert f"older offsets in {path}.bak are used" in caplog.text
     assert Counter(again) <= Counter(seen)
     assert len(seen) >= len(bodies)
     path.write_text("{{{")

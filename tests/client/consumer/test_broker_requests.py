@@ -1,6 +1,7 @@
 """Requests from brokers, lost locks, refused offsets: consumers against a scripted broker."""
 
 import asyncio
+import itertools
 import threading
 import time
 
@@ -27,6 +28,7 @@ from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.records import properties
 
 GROUP = "asked"
+_opaques = itertools.count(77_777)
 QUEUE = MessageQueue(TOPIC, BROKER, 0)
 
 
@@ -43,11 +45,11 @@ def listening(scripted_broker):
 
 
 def answer_to(scripted_broker, code, header, body=b""):
-    command = request(code, 77_777, header, body)
-    scripted_broker.send_request(command)
+    opaque = next(_opaques)
+    scripted_broker.send_request(request(code, opaque, header, body))
 
     def found():
-        return [c for c in list(scripted_broker.received) if c.is_response and c.opaque == 77_777]
+        return [c for c in list(scripted_broker.received) if c.is_response and c.opaque == opaque]
 
     until(found)
     return found()[0]
@@ -115,10 +117,24 @@ def test_a_consumer_tells_what_it_is_doing(scripted_broker, listening):
 
 
 def test_a_question_about_another_group_is_refused(scripted_broker, listening):
-    header = GetConsumerRunningInfoRequestHeader(consumer_group="other", client_id="x")
-    answer = answer_to(scripted_broker, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert "other" in answer.remark
+    asked = {
+        RequestCode.GET_CONSUMER_RUNNING_INFO: GetConsumerRunningInfoRequestHeader(
+            consumer_group="other", client_id="x"
+        ),
+        RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: GetConsumerStatusRequestHeader(
+            topic=TOPIC, group="other"
+        ),
+        RequestCode.RESET_CONSUMER_CLIENT_OFFSET: ResetOffsetRequestHeader(
+            topic=TOPIC, group="other", timestamp=-1
+        ),
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group="other"
+        ),
+    }
+    for code, header in asked.items():
+        answer = answer_to(scripted_broker, code, header)
+        assert answer.code == ResponseCode.SYSTEM_ERROR, code
+        assert "no member of other" in answer.remark
 
 
 def test_a_consumer_handles_one_message_when_a_broker_asks(scripted_broker, listening):
@@ -127,7 +143,13 @@ def test_a_consumer_handles_one_message_when_a_broker_asks(scripted_broker, list
     assert decode_directly_result(answer.body).consume_result == "CR_SUCCESS"
     assert listening.seen == [123]
     broken = answer_to(scripted_broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, b"no record")
-    assert broken.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS)
+    assert broken.code == ResponseCode.SYSTEM_ERROR
+    damaged = record(124, b"hello").replace(b"hello", b"hallo")
+    refused = answer_to(scripted_broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, damaged)
+    result = decode_directly_result(refused.body)
+    assert result.consume_result == "CR_THROW_EXCEPTION"
+    assert "checksum" in result.remark
+    assert listening.seen == [123], "no handler gets what is not what was sent"
 
 
 def test_an_offset_outside_the_queue_is_corrected_and_committed(scripted_broker):

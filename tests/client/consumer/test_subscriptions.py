@@ -41,7 +41,7 @@ def test_tags_and_nothing_and_all_are_subscribed(expression):
     PushConsumer("group", namesrv=NOBODY).subscribe("T", expression, print)
 
 
-def test_subscriptions_carry_tags_and_their_codes_and_the_retry_topic():
+def test_subscriptions_carry_tags_and_their_codes_and_the_retry_topic(caplog):
     table = Subscriptions("g")
     with pytest.raises(ClientError):
         table.freeze(1)
@@ -59,4 +59,6 @@ def test_subscriptions_carry_tags_and_their_codes_and_the_retry_topic():
     assert table.filter_of("T").tags == {b"TagA", b"TagB"}
     assert table.filter_of("Sql").tags == frozenset()
     assert Subscriptions("g", broadcasting=True).topics == []
-    assert table.subscription_of("no longer known").handler is print
+    for _ in range(2):
+        assert table.subscription_of("no longer known").handler is print
+    assert caplog.text.count("no longer known") == 1

@@ -231,3 +231,15 @@ def test_a_stop_that_is_cancelled_still_unregisters_the_client(scripted_broker):
 
     asyncio.run(scenario())
     assert scripted_broker.requests(RequestCode.UNREGISTER_CLIENT)
+
+
+def test_a_wait_for_a_consumer_that_was_stopped_and_started_again_keeps_its_time(scripted_broker):
+    async def scenario():
+        running = consumer(scripted_broker, print, AsyncPushConsumer)
+        await running.start()
+        running.stop_soon("enough for now")
+        assert await running.wait(10)
+        async with running, asyncio.timeout(5):
+            assert await running.wait(0.05) is False
+
+    asyncio.run(scenario())

@@ -136,7 +136,7 @@ def test_a_broker_that_wants_no_trace_gets_none_and_a_refused_trace_harms_nobody
 
 
 def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(
-    scripted_broker, monkeypatch
+    scripted_broker, monkeypatch, caplog
 ):
     monkeypatch.setattr(trace, "WAITING_MAX", 30)
     monkeypatch.setattr(trace, "LOOK_S", 3600.0)
@@ -146,6 +146,7 @@ def test_records_beyond_the_bound_are_dropped_and_messages_of_the_topic_are_cut(
         assert producer._inner.pipeline.trace.dropped == 5
     records, keys = traced(scripted_broker)
     assert (len(records), len(keys)) == (30, 2)
+    assert caplog.text.count("records of the message trace are dropped: 30 wait to be sent") == 1
 
 
 def test_a_consumer_tells_before_and_after_each_handling(cluster, make_topic, group):

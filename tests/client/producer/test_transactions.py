@@ -219,3 +219,15 @@ def test_a_refused_end_is_an_error_and_a_half_message_that_is_not_safe_is_rolled
             "8",
             "12",
         ]
+
+
+def test_a_producer_without_a_check_says_once_that_it_is_asked_for_one(scripted_broker, caplog):
+    with Producer("g", namesrv=scripted_broker.addr) as producer:
+        producer.send(Message(TOPIC, b"x"))
+        until(lambda: scripted_broker.clients)
+        for name in ("ONE", "TWO"):
+            scripted_broker.send_request(check_back_request(name))
+        until(lambda: len(scripted_broker.requests(END)) == 2)
+    assert {command.ext["commitOrRollback"] for command in scripted_broker.requests(END)} == {"0"}
+    assert caplog.text.count("has no check: give it one") == 1
+    assert "the half message ONE" in caplog.text

@@ -12,6 +12,7 @@ import pytest
 
 from client.scripted_broker import TOPIC
 from cometmq import AsyncProducer, Message, Producer, SettingsError
+from cometmq.client.session.client_options import client_options
 from cometmq.errors import ConnectFailed
 from cometmq.model.topic import DEFAULT_TOPIC
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
@@ -140,6 +141,11 @@ def test_a_producer_speaks_tls(scripted_broker):
     finally:
         terminator.close()
     assert len(scripted_broker.requests(SEND)) == 3
+
+
+def test_clients_of_one_name_that_trust_the_system_share_their_tls_context():
+    one, other = (client_options({"namesrv": "h:1", "tls": True}, {}).tls for _ in range(2))
+    assert one is other is not None
 
 
 @pytest.mark.parametrize(("kind", "bits"), [("zlib", 0x301), ("lz4", 0x101), ("zstd", 0x201)])

@@ -88,7 +88,7 @@ class BlockingBridge:
 
     def disown(self) -> None:
         """Drop the loop thread of a parent process, whose thread does not exist in this one."""
-        self._is_foreign = self._loop_thread is not None
+        self._is_foreign |= self._loop_thread is not None
         self._loop_thread = None
 
     def _not_running(self) -> NotStarted:

@@ -15,9 +15,9 @@ import threading
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cometmq.errors import CometError, NotStarted, TooManyRequests
+from cometmq.errors import NotStarted, TooManyRequests
 from cometmq.net.channel_pool import close_pools_of_loop
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class EventLoopThread:
         self._users = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="cometmq-loop", daemon=True)
-        self._calls: deque[Callable[[], None]] = deque()
-        self._is_woken = self._is_over = False
+        self._calls: deque[tuple[Callable[[], None], Future[Any]]] = deque()
+        self._called: set[Future[Any]] = set()
+        self._is_woken = self._is_over = self._has_begun_last = False
         self._thread.start()
 
     @staticmethod
@@ -81,6 +82,9 @@ class EventLoopThread:
         except RuntimeError:  # the loop was closed since the caller looked
             coroutine.close()
             raise NotStarted(_ENDED) from None
+        self._called.add(future)
+        if self._loop.is_closed():
+            self._cancel_calls()  # nobody else does any more
         try:
             return _result(future)
         except CancelledError:
@@ -88,6 +92,7 @@ class EventLoopThread:
                 raise NotStarted(_ENDED) from None
             raise
         finally:
+            self._called.discard(future)
             future.cancel()  # does nothing once it is done
 
     def run(self, action: Callable[[], T]) -> T:
@@ -119,21 +124,40 @@ class EventLoopThread:
         def run() -> None:
             try:
                 inside = start()
-            except CometError as error:
-                outside.set_exception(error)
+            except Exception as error:  # noqa: BLE001 - raised where the result is waited for
+                _fail(outside, error)
                 return
             inside.add_done_callback(lambda done: _copy_result(done, outside))
 
-        self._calls.append(run)
+        self._calls.append((run, outside))
         if not self._is_woken:
             self._is_woken = True
-            self._loop.call_soon_threadsafe(self._drain)
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the loop was closed since the caller looked
+                self._refuse_calls()
         return outside
 
     def _drain(self) -> None:
+        if self._has_begun_last:
+            self._refuse_calls()
+            return
         self._is_woken = False  # before the loop below: a later append must wake the loop again
         for _ in range(len(self._calls)):
-            self._calls.popleft()()
+            run, _outside = self._calls.popleft()
+            run()
+
+    def _cancel_calls(self) -> None:
+        """End the waits for coroutines that the loop began too late to cancel, or never."""
+        for future in list(self._called):
+            future.cancel()
+
+    def _refuse_calls(self) -> None:
+        """Fail the calls that no loop will begin any more."""
+        self._is_woken = False  # before the loop below, as in `_drain`
+        while self._calls:
+            _run, outside = self._calls.popleft()
+            _fail(outside, NotStarted(_ENDED))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -143,6 +167,8 @@ class EventLoopThread:
         finally:
             self._loop.run_until_complete(self._end())
             self._loop.close()
+            self._refuse_calls()  # those that came after the last ones were begun
+            self._cancel_calls()
 
     def _run_on(self) -> None:
         """Run the loop; a SystemExit raised on it ends the task that raised it, not the loop."""
@@ -154,6 +180,7 @@ class EventLoopThread:
     async def _end(self) -> None:
         """Begin the last calls, then cancel all tasks, so that no caller waits for ever."""
         self._drain()
+        self._has_begun_last = True  # what began later would not be cancelled below
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -170,6 +197,11 @@ def _result(future: Future[T]) -> T:
         except TimeoutError:
             if future.done():
                 raise
+
+
+def _fail(outside: Future[Any], error: Exception) -> None:
+    if outside.set_running_or_notify_cancel():  # else its caller has cancelled it
+        outside.set_exception(error)
 
 
 def _copy_result(done: asyncio.Future[T], outside: Future[T]) -> None:

@@ -134,7 +134,7 @@ class AsyncPushConsumer:
                 if engine is None:
                     await session.stop()
             engine.on_stop_request = self._stop_soon
-            self._stopped = asyncio.Event()
+            self._stopped, self._stopping = asyncio.Event(), None
             self._engine, is_started = engine, False
             try:
                 await engine.start()

@@ -91,26 +91,24 @@ class BrokerRequestHandler:
             self._rebalance.wake()
 
     def _reset(self, command: Command, channel: Channel) -> None:
-        header = ResetOffsetRequestHeader.decode(command.ext)
-        if header.group == self._options.group:
-            for queue, offset in decode_reset_offset(command.body).items():
-                if assigned := self._assignment.table.get(queue):
-                    self._assignment.restart_at(assigned, offset)
+        self._require_own(ResetOffsetRequestHeader.decode(command.ext).group)
+        for queue, offset in decode_reset_offset(command.body).items():
+            if assigned := self._assignment.table.get(queue):
+                self._assignment.restart_at(assigned, offset)
         _answer(channel, command)
 
     def _status(self, command: Command, channel: Channel) -> None:
         header = GetConsumerStatusRequestHeader.decode(command.ext)
+        self._require_own(header.group)
         own = {
             queue: assigned.window.commit_offset
             for queue, assigned in self._assignment.table.items()
-            if queue.topic == header.topic and header.group == self._options.group
+            if queue.topic == header.topic
         }
         _answer(channel, command, encode_consumer_status(own, {self._session.client_id: own}))
 
     def _running_info(self, command: Command, channel: Channel) -> None:
-        header = GetConsumerRunningInfoRequestHeader.decode(command.ext)
-        if header.consumer_group != self._options.group:
-            raise ProtocolError(f"this client is no member of {header.consumer_group}")
+        self._require_own(GetConsumerRunningInfoRequestHeader.decode(command.ext).consumer_group)
         info = ConsumerRunningInfo(
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(self._session.options.namesrv),
@@ -129,6 +127,10 @@ class BrokerRequestHandler:
             status_table=self._stats.table(),
         )
         _answer(channel, command, encode_running_info(info))
+
+    def _require_own(self, group: str) -> None:
+        if group != self._options.group:
+            raise ProtocolError(f"this client is no member of {group}")
 
     def _queue_info(self, assigned: AssignedQueue) -> ProcessQueueInfo:
         window, now = assigned.window, asyncio.get_running_loop().time()
@@ -157,9 +159,10 @@ class BrokerRequestHandler:
 
     def _directly(self, command: Command, channel: Channel) -> None:
         header = ConsumeMessageDirectlyResultRequestHeader.decode(command.ext)
-        if header.consumer_group != self._options.group:
-            raise ProtocolError(f"this client is no member of {header.consumer_group}")
-        message = decode.decode_message(stored.decode(command.body), header.broker_name or "")
+        self._require_own(header.consumer_group)
+        message = decode.decode_message(
+            stored.decode(command.body), header.broker_name or "", self._options.inflated_bytes_max
+        )
         self._session.background.spawn(
             self._handle(message, command, channel), name="consume directly"
         )
@@ -167,14 +170,8 @@ class BrokerRequestHandler:
     async def _handle(self, message: MessageExt, command: Command, channel: Channel) -> None:
         loop = asyncio.get_running_loop()
         decode.restore_topics([message])
-        subscription, began = self._subscriptions.subscription_of(message.topic), loop.time()
-        outcome: HandlerOutcome
-        if subscription.is_async:
-            handler = cast("AsyncHandler", subscription.handler)
-            outcome = await handlers.call_async_handler(handler, [message])
-        else:
-            plain = cast("SyncHandler", subscription.handler)
-            outcome = await loop.run_in_executor(None, handlers.call_handler, plain, [message])
+        began = loop.time()
+        outcome = handlers.unreadable_outcome([message]) or await self._call_handler(message)
         result = ConsumeMessageDirectlyResult(
             consume_result=_direct_result(outcome),
             order=self._options.is_locking,
@@ -182,6 +179,14 @@ class BrokerRequestHandler:
             spent_time_ms=int((loop.time() - began) * 1000),
         )
         _answer(channel, command, encode_directly_result(result))
+
+    async def _call_handler(self, message: MessageExt) -> HandlerOutcome:
+        subscription = self._subscriptions.subscription_of(message.topic)
+        if subscription.is_async:
+            awaited = cast("AsyncHandler", subscription.handler)
+            return await handlers.call_async_handler(awaited, [message])
+        plain, loop = cast("SyncHandler", subscription.handler), asyncio.get_running_loop()
+        return await loop.run_in_executor(None, handlers.call_handler, plain, [message])
 
 
 def _direct_result(outcome: HandlerOutcome) -> str:

@@ -8,6 +8,7 @@ Java: RebalanceImpl.subscriptionInner, FilterAPI
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
     from cometmq.client.handling.handler_call import Handler, SyncHandler
     from cometmq.rules.failures.failure_policy import Policies
+
+log = logging.getLogger(__name__)
+
+_UNSUBSCRIBED_MAX = 100
+"""Topics without a subscription that are logged."""
 
 
 def selector_of(topic: str, expression: str | MessageSelector) -> MessageSelector:
@@ -65,6 +71,7 @@ class Subscriptions:
         self._retry_topics = [] if broadcasting else [retry_topic_of(group)]
         self._by_topic: dict[str, Subscription] = {}
         self._version = 0
+        self._unsubscribed: set[str] = set()
 
     def add(
         self,
@@ -125,10 +132,20 @@ class Subscriptions:
         """The subscription whose handler gets the messages of a topic.
 
         A retried message may belong to a topic that is no longer subscribed to: the first handler
-        gets it, since it would be sent back for ever otherwise.
+        gets it, since it would be sent back for ever otherwise; that is logged once.
         """
         found = self._by_topic.get(topic)
-        return found or next(iter(self._by_topic.values()))
+        if found is None:
+            first, found = next(iter(self._by_topic.items()))
+            if topic not in self._unsubscribed and len(self._unsubscribed) < _UNSUBSCRIBED_MAX:
+                self._unsubscribed.add(topic)
+                log.warning(
+                    "a message of %s, which this consumer does not subscribe, goes to the handler "
+                    "of %s",
+                    topic,
+                    first,
+                )
+        return found
 
     def data(self) -> tuple[SubscriptionData, ...]:
         """All subscriptions as heartbeats carry them."""

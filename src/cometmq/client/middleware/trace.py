@@ -171,7 +171,7 @@ class Trace(Middleware):
         deadline = self._loop.time() + FLUSH_S
         while self._waiting:
             if self._loop.time() >= deadline:
-                self.dropped += len(self._waiting)
+                self._drop(len(self._waiting), f"no broker took them within {FLUSH_S:g} s")
                 self._waiting.clear()
                 return
             await self._send(self._next_batch(), deadline)
@@ -233,7 +233,7 @@ class Trace(Middleware):
 
     def _add(self, record: str, subject: TracedMessage) -> None:
         if len(self._waiting) >= WAITING_MAX:
-            self.dropped += 1
+            self._drop(1, f"{WAITING_MAX} wait to be sent")
             return
         if not self._waiting:
             self._oldest = time.monotonic()
@@ -269,9 +269,13 @@ class Trace(Middleware):
             prepared = prepare(message, self._options, session.uniq_keys.next_key(now_ms), now_ms)
             await self._sender.send(prepared, choose, 2, deadline)
         except CometError as error:
-            if not self.dropped:
-                log.warning("the message trace is not taken, its records are dropped: %s", error)
-            self.dropped += len(batch)
+            self._drop(len(batch), str(error))
+
+    def _drop(self, count: int, reason: str) -> None:
+        """Count records that are lost; the first loss is logged."""
+        if not self.dropped:
+            log.warning("records of the message trace are dropped: %s", reason)
+        self.dropped += count
 
     def _host(self, queue: MessageQueue) -> str:
         return self._session.routes.find_master_addr(queue.broker_name) or queue.broker_name

@@ -90,10 +90,19 @@ class LocalOffsetStore(OffsetStore):
         for path in (self._path, self._backup):
             try:
                 raw = self._files.read(path)
-                if raw and raw.strip():
-                    return decode_reset_offset(raw)
+                found = decode_reset_offset(raw) if raw and raw.strip() else None
             except (OSError, ProtocolError) as error:
                 broken = error
+                continue
+            if found is not None:
+                if path is self._backup:
+                    log.warning(
+                        "%s %s: the older offsets in %s are used, and messages may come again",
+                        self._path,
+                        "is missing or empty" if broken is None else f"cannot be read ({broken})",
+                        path,
+                    )
+                return found
         if broken is not None:
             raise ClientError(f"{self._path} and its .bak cannot be read: {broken}")
         return {}

@@ -48,26 +48,30 @@ class PollBuffer:
     def take(self, count: int) -> list[MessageExt]:
         """Hand out up to `count` messages of one queue, the oldest batch first."""
         self.last_taken = None
-        for _ in range(len(self._batches)):
-            assigned, waiting = self._batches[0]
+        at = 0
+        while at < len(self._batches):
+            assigned, waiting = self._batches[at]
             if assigned.is_dropped:
                 self.message_count -= len(waiting)
-                self._batches.popleft()
-                continue
-            if assigned.is_paused:
-                self._batches.rotate(-1)
-                continue
-            if count < len(waiting):
-                found = [waiting.popleft() for _ in range(count)]
+                del self._batches[at]
+            elif assigned.is_paused:
+                at += 1  # it keeps its place: its queue stays in order
             else:
-                found = list(waiting)
-                self._batches.popleft()
-            self.message_count -= len(found)
-            assert self.message_count >= 0, "more was handed out than was pulled"
-            assigned.window.finish(found)
-            self.last_taken = (assigned, found[0].queue_offset)
-            return found
+                return self._take_at(at, count)
         return []
+
+    def _take_at(self, at: int, count: int) -> list[MessageExt]:
+        assigned, waiting = self._batches[at]
+        if count < len(waiting):
+            found = [waiting.popleft() for _ in range(count)]
+        else:
+            found = list(waiting)
+            del self._batches[at]
+        self.message_count -= len(found)
+        assert self.message_count >= 0, "more was handed out than was pulled"
+        assigned.window.finish(found)
+        self.last_taken = (assigned, found[0].queue_offset)
+        return found
 
     async def drain_queue(self, assigned: AssignedQueue, timeout_s: float) -> bool:
         """True: no handler has messages."""

@@ -147,6 +147,8 @@ class SendFastPath:
         targets: _TopicTargets | None = route.send_targets
         if targets is None or targets.owner is not self:
             targets = self._make_targets(topic, route)
+            if targets is None:
+                return None
         if key is not None:
             if not self._selector.is_hash_only:
                 return None
@@ -210,6 +212,8 @@ class SendFastPath:
         targets: _TopicTargets | None = route.send_targets
         if targets is None or targets.owner is not self:
             targets = self._make_targets(topic, route)
+            if targets is None:
+                return None
         turn = targets.turn % targets.count
         targets.turn += 1
         return targets.queues[turn:] + targets.queues[:turn]
@@ -263,7 +267,10 @@ class SendFastPath:
             self._batch_tails[tags] = tail
         return tail
 
-    def _make_targets(self, topic: str, route: CachedRoute) -> _TopicTargets:
+    def _make_targets(self, topic: str, route: CachedRoute) -> _TopicTargets | None:
+        """What sends need of the route; None when no queue of it may be written."""
+        if not route.publish:
+            return None
         check_topic(topic)
         options = self._options
         more = options.default_topic_queues

@@ -88,6 +88,7 @@ class ProducerTransactions:
         self._ending: set[str] = set()
         """Half messages whose end is being sent to the broker."""
         self._checks = 0
+        self._has_warned = False
         self._check_lock = asyncio.Lock()
         self._thread: ThreadPoolExecutor | None = None
         self._session.request_handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
@@ -238,7 +239,20 @@ class ProducerTransactions:
         if msg_id in self._open or msg_id in self._ending:
             return TransactionState.UNKNOWN
         known = self._decided.get(msg_id)
-        return TransactionState.UNKNOWN if known is None and self._options.check is None else known
+        if known is None and self._options.check is None:
+            self._warn_of_missing_check(msg_id)
+            return TransactionState.UNKNOWN
+        return known
+
+    def _warn_of_missing_check(self, msg_id: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "a broker asks what became of the half message %s, and the producer of the group "
+                "%s has no check: give it one; brokers discard a message after some questions",
+                msg_id,
+                self._options.group,
+            )
 
     async def _checked_state(self, message: MessageExt) -> TransactionState:
         """The state that the user's check returns, or that was decided while this waited for it."""

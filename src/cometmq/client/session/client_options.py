@@ -10,6 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -180,10 +181,16 @@ def _middleware(given: object) -> tuple[Middleware, ...]:
 def _tls(given: object) -> ssl.SSLContext | None:
     """The TLS context; True means one that trusts the system's certificate authorities."""
     if given is True:
-        return ssl.create_default_context()
+        return _default_tls()
     if given is None or given is False or isinstance(given, ssl.SSLContext):
         return given or None
     raise SettingsError(f"tls is {given!r}; it must be True or an ssl.SSLContext")
+
+
+@cache
+def _default_tls() -> ssl.SSLContext:
+    """The same each time: clients that share their connections have one TLS context."""
+    return ssl.create_default_context()
 
 
 def name_servers(

@@ -20,11 +20,11 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from cometmq.model.route import ClusterInfo, TopicRouteData
     from cometmq.net.channel_pool import ChannelPool
-    from cometmq.wire.command import Command
+    from cometmq.wire.headers.base import Header
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +54,20 @@ class NameServers:
         header = GetRouteInfoRequestHeader(
             topic=with_namespace(self._namespace, topic), accept_standard_json_only=True
         )
-        answer = await self._call(lambda: request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 0, header))
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        return decode_route(self._checked(answer).body)
+        try:
+            return decode_route(await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
 
     async def topics(self) -> list[str]:
         """All topics the name server knows, system topics included."""
-        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        return decode_topic_list(self._checked(await self._call(lambda: request(code, 0))).body)
+        return decode_topic_list(await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER))
 
     async def clusters(self) -> ClusterInfo:
         """All brokers and the clusters they belong to."""
-        code = RequestCode.GET_BROKER_CLUSTER_INFO
-        return decode_cluster_info(self._checked(await self._call(lambda: request(code, 0))).body)
+        return decode_cluster_info(await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO))
 
     async def why_unknown(self, otherwise: str) -> str:
         """Why a name server knows no route: `otherwise`, unless it knows no broker at all."""
@@ -96,7 +96,8 @@ class NameServers:
             log.debug("the route of %s is refused: %s", DEFAULT_TOPIC, error)
         return None
 
-    async def _call(self, make: Callable[[], Command]) -> Command:
+    async def _ask(self, code: RequestCode, header: Header | None = None) -> bytes:
+        """The body of the first answer; raises BrokerError when it is a refusal."""
         problems = []
         first = self._current  # calls under way at the same time each go round by themselves
         for step in range(len(self._addrs)):
@@ -104,20 +105,18 @@ class NameServers:
             addr = self._addrs[place]
             try:
                 channel = await self._pool.channel(addr)
-                answer = await channel.call(make(), self._timeout_s)
+                answer = await channel.call(request(code, 0, header), self._timeout_s)
             except RemotingError as error:
                 problems.append(str(error))
-            else:
-                if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    self._current = place
-                    return answer
+                continue
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 problems.append(
                     f"{addr} is no name server but perhaps a broker; a name server's usual port is "
                     f"9876 ({answer.remark})"
                 )
+                continue
+            self._current = place
+            if answer.code != ResponseCode.SUCCESS:
+                raise BrokerError(answer.code, answer.remark, addr)
+            return answer.body
         raise ConnectFailed(f"no name server answers: {'; '.join(problems)}")
-
-    def _checked(self, answer: Command) -> Command:
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark, self._addrs[self._current])
-        return answer
