@@ -181,7 +181,7 @@ async def a_member_without_a_queue(store: Path) -> None:
     async with running(store) as cluster:
         await topic(cluster.namesrv, 1)
         async with member(cluster.namesrv, "a", "orders"), member(cluster.namesrv, "b", "orders"):
-            await named(cluster.namesrv, "queue owners", "has no queue", severity="notice")
+            await named(cluster.namesrv, "queue owners", "no queue is left for", severity="notice")
 
 
 async def a_topic_that_may_not_be_read(store: Path) -> None:

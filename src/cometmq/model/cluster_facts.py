@@ -1,6 +1,6 @@
 """What was found by asking a cluster's servers and clients, one after the other.
 
-Facts only; `rules/cluster_diagnosis.py` judges them. Java: none; mqadmin's commands ask for the
+Facts only; `rules/diagnosis` judges them. Java: none; mqadmin's commands ask for the
 same, one by one.
 """
 

@@ -106,6 +106,15 @@ def is_light_topic(topic: str) -> bool:
     return topic.startswith(LIGHT_PREFIX)
 
 
+def is_system_topic(topic: str) -> bool:
+    """Whether the topic is RocketMQ's own, by its name."""
+    return (
+        topic in SYSTEM_TOPICS
+        or topic.startswith(SYSTEM_PREFIX)
+        or topic.endswith(REPLY_TOPIC_SUFFIX)
+    )
+
+
 def is_dlq_topic(topic: str) -> bool:
     """Whether the topic holds some group's dead letters."""
     return topic.startswith(DLQ_PREFIX)

@@ -47,7 +47,7 @@ def test_a_client_stopped_twice_or_never_started_does_no_harm():
         producer.queues("t")
 
 
-def test_a_forked_child_gets_a_portal_of_its_own():
+def test_a_forked_child_gets_a_loop_thread_of_its_own():
     with Admin(namesrv="127.0.0.1:1"):
         child = os.fork()
         if child == 0:
@@ -127,12 +127,12 @@ def test_calls_that_the_loop_does_not_begin_are_bounded_and_the_next_one_fails(m
     assert sent == [*(b"%d" % n for n in range(100)), b"room again"]
 
 
-def test_a_call_that_comes_after_the_end_of_its_portal_fails_and_is_not_left_waiting():
-    portal, late, failed = EventLoopThread.enter(), [], []
+def test_a_call_that_comes_after_the_end_of_its_loop_thread_fails_and_is_not_left_waiting():
+    loop_thread, late, failed = EventLoopThread.enter(), [], []
 
     def call():
         try:
-            portal.call(asyncio.Event().wait())
+            loop_thread.call(asyncio.Event().wait())
         except NotStarted as error:
             failed.append(error)
 
@@ -141,15 +141,15 @@ def test_a_call_that_comes_after_the_end_of_its_portal_fails_and_is_not_left_wai
     async def begin_at_the_end():
         try:
             await asyncio.Event().wait()
-        finally:  # the portal ends: the last calls were begun already
-            late.append(portal.begin(asyncio.get_running_loop().create_future))
+        finally:  # the thread ends: the last calls were begun already
+            late.append(loop_thread.begin(asyncio.get_running_loop().create_future))
             thread.start()
             await asyncio.sleep(0.05)
 
-    portal.begin(lambda: asyncio.get_running_loop().create_task(begin_at_the_end()))
-    portal.run(lambda: None)
-    portal.leave()
-    late.append(portal.begin(lambda: None))
+    loop_thread.begin(lambda: asyncio.get_running_loop().create_task(begin_at_the_end()))
+    loop_thread.run(lambda: None)
+    loop_thread.leave()
+    late.append(loop_thread.begin(lambda: None))
     for future in late:
         with pytest.raises(NotStarted, match="stopped"):
             future.result(5)
@@ -158,21 +158,21 @@ def test_a_call_that_comes_after_the_end_of_its_portal_fails_and_is_not_left_wai
 
 
 def test_an_error_at_the_beginning_of_a_call_is_in_its_future_and_the_next_call_begins():
-    portal, still = EventLoopThread.enter(), threading.Event()
+    loop_thread, still = EventLoopThread.enter(), threading.Event()
 
     def refuse():
         raise ValueError("nobody foresaw this")
 
-    portal._loop.call_soon_threadsafe(still.wait, 10)
-    given_up = portal.begin(refuse)
+    loop_thread._loop.call_soon_threadsafe(still.wait, 10)
+    given_up = loop_thread.begin(refuse)
     given_up.cancel()
-    broken = portal.begin(refuse)
-    fine = portal.begin(lambda: asyncio.ensure_future(asyncio.sleep(0, 42)))
+    broken = loop_thread.begin(refuse)
+    fine = loop_thread.begin(lambda: asyncio.ensure_future(asyncio.sleep(0, 42)))
     still.set()
     with pytest.raises(ValueError, match="foresaw"):
         broken.result(5)
     assert fine.result(5) == 42
-    portal.leave()
+    loop_thread.leave()
 
 
 def test_sends_in_flight_are_bounded_in_blocking_and_asyncio_clients():

@@ -18,6 +18,7 @@ from cometmq.client.admin.topic_changes import (
     check_is_new,
     check_shape,
 )
+from cometmq.client.offsets.broker_offsets import BrokerOffsets
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import (
     check_flag,
@@ -33,7 +34,7 @@ from cometmq.client.session.client_options import (
     name_servers,
 )
 from cometmq.client.session.client_session import ClientSession, require_started
-from cometmq.errors import BrokerError, ClientError, RouteNotFound
+from cometmq.errors import ClientError, RouteNotFound
 from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import (
@@ -41,30 +42,21 @@ from cometmq.model.topic import (
     ORDER_ATTRIBUTE,
     PERMS,
     QUEUES_MAX,
-    REPLY_TOPIC_SUFFIX,
-    SYSTEM_PREFIX,
-    SYSTEM_TOPICS,
     TopicConfig,
+    is_system_topic,
 )
 from cometmq.runtime.system_clock_and_files import SystemClock
 from cometmq.wire.bodies.admin import decode_consume_stats
 from cometmq.wire.bodies.group import decode_group_table, encode_group_config
-from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.admin import GetConsumeStatsRequestHeader
-from cometmq.wire.headers.offset import (
-    OffsetResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
-    from cometmq.wire.command import Command
-    from cometmq.wire.headers.base import Header
 
 _PERM_MAX = 7
 _EMPTY = TopicOffset(min_offset=0, max_offset=0)
@@ -120,8 +112,8 @@ class AsyncAdmin:
         found = set(await servers.topics())
         if not with_system:
             known = await servers.clusters()
-            found -= SYSTEM_TOPICS | set(known.cluster_addr_table) | set(known.broker_addr_table)
-            found = {name for name in found if not _is_system(name)}
+            found -= set(known.cluster_addr_table) | set(known.broker_addr_table)
+            found = {name for name in found if not is_system_topic(name)}
         return sorted(found)
 
     async def create_topic(
@@ -199,13 +191,12 @@ class AsyncAdmin:
     async def create_ordered_topic(
         self, topic: str, *, perm: int | str = "rw", groups: Sequence[str] = ()
     ) -> str:
-        """Create a topic whose messages all have one order: one queue on one broker, whose name
-        comes back.
+        """Create a topic with one order for all its messages; return the name of its one broker.
 
-        The topic is marked, and refuses to grow from then on; a broker of Apache's keeps the mark
-        only where one of ours wrote it. One that exists with one queue is marked and keeps its
-        permission. The groups named are made there and marked as orderly. Raises ClientError when
-        the topic has more queues, or lies on another broker, already.
+        It has one queue. The topic is marked, and refuses to grow from then on; a broker of
+        Apache's keeps the mark only where one of ours wrote it. One that exists with one queue is
+        marked and keeps its permission. The groups named are made there and marked as orderly.
+        Raises ClientError when the topic has more queues, or lies on another broker, already.
         """
         check_topic(topic)
         bits = _perm(perm)
@@ -260,7 +251,8 @@ class AsyncAdmin:
         """The offset a group has committed in each queue; None where it has none."""
         check_group(group)
         queues = await self.queues(topic)
-        found = await asyncio.gather(*(self._committed(group, queue) for queue in queues))
+        offsets = BrokerOffsets(self._running())
+        found = await asyncio.gather(*(offsets.committed(group, queue) for queue in queues))
         return dict(zip(queues, found, strict=True))
 
     async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
@@ -314,49 +306,17 @@ class AsyncAdmin:
     async def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets for a group. Its members, if any are running, will commit their own."""
         check_group(group)
-        wanted = checked_offsets("offsets", offsets)
+        wanted, session = checked_offsets("offsets", offsets), self._running()
         for topic in {queue.topic for queue in wanted}:
-            await self._running().routes.subscribe_queues(topic)  # where its brokers are
-        await asyncio.gather(*(self._commit(group, queue, at) for queue, at in wanted.items()))
+            await session.routes.subscribe_queues(topic)  # where its brokers are
+        brokers = BrokerOffsets(session)
+        await asyncio.gather(*(brokers.commit(group, queue, at) for queue, at in wanted.items()))
 
     def _running(self) -> ClientSession:
         return require_started(self._session, "admin")
 
     def _changes(self) -> TopicChanges:
         return TopicChanges(self._running())
-
-    async def _committed(self, group: str, queue: MessageQueue) -> int | None:
-        header = QueryConsumerOffsetRequestHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-            consumer_group=group,
-            set_zero_if_not_found=False,
-        )
-        return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
-
-    async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        header = UpdateConsumerOffsetRequestHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-            consumer_group=group,
-            commit_offset=offset,
-        )
-        addr = self._running().routes.master_addr(queue.broker_name)
-        await self._running().call_checked(
-            addr, request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header)
-        )
-
-    async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int | None:
-        session = self._running()
-        addr = session.routes.master_addr(queue.broker_name)
-        answer: Command = await session.call(addr, request(code, 0, header))
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark, addr)
-        return OffsetResponseHeader.decode(answer.ext).offset
 
 
 def _queues(name: str, value: int | None, default: int) -> int:
@@ -404,7 +364,3 @@ def _perm(perm: int | str) -> int:
         return PERMS[perm]
     check_whole("perm", perm, 0, _PERM_MAX)
     return perm
-
-
-def _is_system(topic: str) -> bool:
-    return topic.startswith(SYSTEM_PREFIX) or topic.endswith(REPLY_TOPIC_SUFFIX)

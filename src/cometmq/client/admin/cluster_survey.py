@@ -25,13 +25,7 @@ from cometmq.model.cluster_facts import (
 )
 from cometmq.model.group import SYSTEM_GROUPS
 from cometmq.model.route import MASTER_ID
-from cometmq.model.topic import (
-    REPLY_TOPIC_SUFFIX,
-    SYSTEM_PREFIX,
-    SYSTEM_TOPICS,
-    is_dlq_topic,
-    is_retry_topic,
-)
+from cometmq.model.topic import is_dlq_topic, is_retry_topic, is_system_topic
 from cometmq.settings import properties
 from cometmq.wire.bodies.admin import decode_consumer_connections, decode_running_info
 from cometmq.wire.bodies.group import decode_group_table
@@ -258,10 +252,4 @@ def _group(
 
 
 def _is_users(topic: str) -> bool:
-    return not (
-        topic in SYSTEM_TOPICS
-        or topic.startswith(SYSTEM_PREFIX)
-        or topic.endswith(REPLY_TOPIC_SUFFIX)
-        or is_retry_topic(topic)
-        or is_dlq_topic(topic)
-    )
+    return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))

@@ -126,13 +126,12 @@ class Admin:
     def create_ordered_topic(
         self, topic: str, *, perm: int | str = "rw", groups: Sequence[str] = ()
     ) -> str:
-        """Create a topic whose messages all have one order: one queue on one broker, whose name
-        comes back.
+        """Create a topic with one order for all its messages; return the name of its one broker.
 
-        The topic is marked, and refuses to grow from then on; a broker of Apache's keeps the mark
-        only where one of ours wrote it. One that exists with one queue is marked and keeps its
-        permission. The groups named are made there and marked as orderly. Raises ClientError when
-        the topic has more queues, or lies on another broker, already.
+        It has one queue. The topic is marked, and refuses to grow from then on; a broker of
+        Apache's keeps the mark only where one of ours wrote it. One that exists with one queue is
+        marked and keeps its permission. The groups named are made there and marked as orderly.
+        Raises ClientError when the topic has more queues, or lies on another broker, already.
         """
         return self._bridge.call(self._inner.create_ordered_topic(topic, perm=perm, groups=groups))
 

@@ -65,16 +65,14 @@ def decode_messages(
                 record = stored.decode(body, read)
             except ProtocolError:
                 return DecodedMessages(found, is_whole=False, has_unreadable=has_unreadable)
-            if record.sys_flag & sysflag.COMPRESSED:
-                if room < inflated_bytes_max:
-                    assert found, "the first body of a pull always has room"
-                    return DecodedMessages(found, is_whole=False, has_unreadable=has_unreadable)
-                message = decode_message(record, broker_name, inflated_bytes_max)
+            is_compressed = record.sys_flag & sysflag.COMPRESSED
+            if is_compressed and room < inflated_bytes_max:
+                assert found, "the first body of a pull always has room"
+                return DecodedMessages(found, is_whole=False, has_unreadable=has_unreadable)
+            message = decode_message(record, broker_name, inflated_bytes_max)
+            if is_compressed:
                 room -= inflated_bytes_max if message.unreadable else len(message.body)
-                has_unreadable = has_unreadable or bool(message.unreadable)
-            else:
-                message = decode_message(record, broker_name)
-                has_unreadable = has_unreadable or bool(message.unreadable)
+            has_unreadable = has_unreadable or bool(message.unreadable)
             found.append(message)
             read += record.size
     return DecodedMessages(found, is_whole=True, has_unreadable=has_unreadable)

@@ -18,6 +18,7 @@ from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.rules.failures.retry_policy import backoff_s
 from cometmq.rules.queues.flow_control import is_full
+from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FULL_PAUSE_S = 0.05
-_FLOW_CONTROL, _FLOW_CONTROL_PAUSE_S = 215, 0.02
+_FLOW_CONTROL_PAUSE_S = 0.02
 _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S = 0.1, 1.0
 
 
@@ -142,8 +143,8 @@ class PullLoop:
             max_bytes=options.pull_batch_bytes,
         )
 
-    async def _after_error(self, assigned: AssignedQueue, error: Exception, failures: int) -> None:
-        if isinstance(error, BrokerError) and error.code == _FLOW_CONTROL:
+    async def _after_error(self, assigned: AssignedQueue, error: CometError, failures: int) -> None:
+        if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             await asyncio.sleep(_FLOW_CONTROL_PAUSE_S)
             return
         # a broker that is away is reported by the rounds of rebalance, once for all its queues
@@ -152,7 +153,7 @@ class PullLoop:
         log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
         if isinstance(error, RemotingTimeout):
             self._pull_client.close_connection(assigned.queue, assigned.broker_id)
-        if getattr(error, "stale_route", False):
+        if error.stale_route:
             self._session.routes.mark_stale(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))
 

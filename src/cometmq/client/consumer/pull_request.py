@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.client.consumer import message_decoder as decode
 from cometmq.errors import BrokerError, ProtocolError
 from cometmq.model.results import PullResult, PullStatus
-from cometmq.model.subscription import TAG
+from cometmq.model.subscription import ALL, TAG
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.wire.codes import RequestCode
@@ -34,7 +34,7 @@ _STATUS = {status.value: status for status in PullStatus}
 class TopicFilter(NamedTuple):
     """Which messages of a topic are wanted, as a pull says it."""
 
-    expression: str = "*"
+    expression: str = ALL
     expression_type: str = TAG
     version: int = 0
     tags: frozenset[bytes] = frozenset()
@@ -46,7 +46,7 @@ def filter_of(selector: MessageSelector) -> TopicFilter:
     if selector.expression_type != TAG:
         return TopicFilter(*selector)
     tags = split_expression(selector.expression)
-    return TopicFilter(" || ".join(tags) or "*", TAG, tags=frozenset(tag.encode() for tag in tags))
+    return TopicFilter(" || ".join(tags) or ALL, TAG, tags=frozenset(tag.encode() for tag in tags))
 
 
 class PullRequest(NamedTuple):

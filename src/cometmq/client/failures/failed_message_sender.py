@@ -72,8 +72,7 @@ class FailedMessageSender:
         """Have the broker deliver the message again; False when no broker took it back.
 
         The broker decides whether it is a dead letter now; when it refuses, we do. A damaged one is
-        one now. `times_max` is
-        its maximum of repeats; None: that of the group.
+        one now. `times_max` is its maximum of repeats; None: that of the group.
         """
         if message.is_damaged:  # a copy would get a checksum of its own, and look whole
             return await self.send_dead_letter(message, queue, reason, message.reconsume_times)
@@ -103,8 +102,8 @@ class FailedMessageSender:
         """Make the message a dead letter of the group; False when no broker took it.
 
         `times_max` is said to have been its maximum of repeats; None: that of the group. `facts`
-        are further properties; `broker_name` is the only broker that may have it.
-        What does not fit into a record beside the message's properties is left out.
+        are further properties; `broker_name` is the only broker that may have it. What does not fit
+        into a record beside the message's properties is left out.
         """
         times_max = self._times_max if times_max is None else times_max
         pairs = self._retry_pairs(message, times_max)

@@ -101,6 +101,7 @@ class LockRecovery:
             return lock, 0
         try:
             committed = await self._offsets.committed(assigned.queue) or 0
-        except CometError:
+        except CometError as error:
+            log.info("the committed offset of %s is not known: %s", assigned.queue, error)
             return None, 0
         return (lock if lock.is_valid(asyncio.get_running_loop().time()) else None), committed

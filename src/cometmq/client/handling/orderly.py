@@ -1,10 +1,11 @@
 """Orderly handling: one handler at a time per queue, in the queue's order, under the broker's lock.
 
 Owns the loop of one queue: lock, batch, handler, commit, and after a failure pause, try again, or
-send a dead letter; knows nothing of pulls and rebalance. Invariants: the handler gets a message
-only after all before it in the queue are done or dead letters; nothing is handled without a lock
-that is certainly ours. A batch that fails is handled one message at a time from then on, so one bad
-message neither uses up the attempts of its neighbours nor becomes a dead letter with them.
+give the message up (`failure_actions`); knows nothing of pulls and rebalance. Invariants: the
+handler gets a message only after all before it in the queue are done or given up; nothing is
+handled without a lock that is certainly ours. A batch that fails is handled one message at a time
+from then on, so one bad message neither uses up the attempts of its neighbours nor becomes a dead
+letter with them.
 Java: ConsumeMessageOrderlyService
 """
 
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 _RUN_MESSAGES = 256
 _RUN_S = 0.1
 _OUTAGE_CHECK_S = 0.05
-_DEAD_LETTER_PAUSE_S = 1.0
+_REFUSED_PAUSE_S = 1.0
 
 
 class OrderlyStrategy:
@@ -48,7 +49,6 @@ class OrderlyStrategy:
         self._options = options
         self._subscriptions = context.subscriptions
         self._threads = context.threads
-        self._failed_sender = context.failed_sender
         self._failure_actions = context.failure_actions
         self._offsets = context.offsets
         self._report = context.report
@@ -260,9 +260,6 @@ class OrderlyStrategy:
                 or self._default_policy
             )
             decision = decide(policy, failed[0].reconsume_times + 1, pause_ms, is_outage=is_out)
-            if decision.action is FailureAction.DEAD_LETTER:
-                await self._send_dead_letter(assigned, failed[0], run.outcome.reason)
-                return
             if decision.action is not FailureAction.NONE:
                 await self._apply(assigned, failed[0], decision, run.outcome)
                 return
@@ -277,35 +274,27 @@ class OrderlyStrategy:
         decision: FailureDecision,
         outcome: HandlerOutcome,
     ) -> None:
-        """Carry out a decision about the head message, other than a dead letter."""
-        if await self._failure_actions.apply(assigned, message, decision, outcome):
-            assigned.window.finish(assigned.window.take(1))
-            self._blocked.unblock(assigned.queue)
-            self._remember_offset(assigned)
-        else:
-            await assigned.sleep_unless_dropped(_DEAD_LETTER_PAUSE_S)
-
-    async def _send_dead_letter(
-        self, assigned: AssignedQueue, message: MessageExt, reason: str
-    ) -> None:
-        """Make the head message a dead letter and commit at once, so that there is only one."""
-        if self._options.broadcasting:
-            log.error("%s has failed for the last time and is skipped: %s", message, reason)
-        elif not await self._failed_sender.send_dead_letter(
-            message, assigned.queue, reason, message.reconsume_times
-        ):
-            await assigned.sleep_unless_dropped(_DEAD_LETTER_PAUSE_S)
+        """Carry out a decision about the head message."""
+        if self._options.broadcasting and decision.action is FailureAction.DEAD_LETTER:
+            log.error("%s has failed for the last time and is skipped: %s", message, outcome.reason)
+        elif not await self._failure_actions.apply(assigned, message, decision, outcome):
+            await assigned.sleep_unless_dropped(_REFUSED_PAUSE_S)
             return
         assigned.window.finish(assigned.window.take(1))
         self._blocked.unblock(assigned.queue)
         self._remember_offset(assigned)
+        if decision.action is not FailureAction.SKIP:
+            await self._commit(assigned)
+
+    async def _commit(self, assigned: AssignedQueue) -> None:
+        """Commit at once, so that a crash makes no second dead letter or row of a message."""
         if assigned.has_lost_lock:
             return  # the queue's next owner may have committed more
         try:
             await self._offsets.commit(assigned.queue, assigned.window.commit_offset)
         except CometError as error:
             log.warning(
-                "the offset after a dead letter of %s is not yet committed: %s",
+                "the offset of %s is not committed yet after a message was given up: %s",
                 assigned.queue,
                 error,
             )

@@ -10,26 +10,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, RemotingError
+from cometmq.client.offsets.broker_offsets import BrokerOffsets
+from cometmq.errors import RemotingError
 from cometmq.model.results import ConsumeFrom
 from cometmq.model.topic import is_retry_topic
-from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.command import request
-from cometmq.wire.headers.offset import (
-    GetMaxOffsetRequestHeader,
-    OffsetResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    SearchOffsetRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
-    from cometmq.wire.command import Command
-    from cometmq.wire.headers.base import Header
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +36,7 @@ class OffsetStore:
         consume_from: ConsumeFrom,
         timestamp_ms: int | None,
     ) -> None:
-        self._session = session
+        self._brokers = BrokerOffsets(session, _TIMEOUT_S)
         self._group = group
         self._consume_from = consume_from
         self._timestamp_ms = timestamp_ms
@@ -93,29 +83,13 @@ class OffsetStore:
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The offset the broker holds for the group, or None."""
-        header = QueryConsumerOffsetRequestHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-            consumer_group=self._group,
-            # by default brokers start a new group of a young queue at its first message
-            set_zero_if_not_found=False if self._consume_from is ConsumeFrom.TIMESTAMP else None,
-        )
-        addr = self._session.routes.master_addr(queue.broker_name)
-        command = request(RequestCode.QUERY_CONSUMER_OFFSET, 0, header)
-        answer = await self._session.call(addr, command, _TIMEOUT_S)
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark, addr)
-        return OffsetResponseHeader.decode(answer.ext).offset
+        # by default brokers start a new group of a young queue at its first message
+        set_zero = False if self._consume_from is ConsumeFrom.TIMESTAMP else None
+        return await self._brokers.committed(self._group, queue, set_zero_if_not_found=set_zero)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commit at the broker and wait for its response. Raises RemotingError or BrokerError."""
-        addr = self._session.routes.master_addr(queue.broker_name)
-        await self._session.call_checked(
-            addr, self._update(queue, offset, oneway=False), _TIMEOUT_S
-        )
+        await self._brokers.commit(self._group, queue, offset)
 
     def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Commit the noted offsets of these queues, without waiting for responses."""
@@ -124,9 +98,7 @@ class OffsetStore:
             if offset is None:
                 continue
             try:
-                addr = self._session.routes.master_addr(queue.broker_name)
-                if channel := self._session.pool.open_channel(addr):
-                    channel.oneway(self._update(queue, offset, oneway=True))
+                self._brokers.commit_oneway(self._group, queue, offset)
             except RemotingError as error:
                 log.debug("the offset of %s stays unsaved for now: %s", queue, error)
 
@@ -134,38 +106,11 @@ class OffsetStore:
         if self._consume_from is ConsumeFrom.FIRST:
             return 0
         if self._consume_from is ConsumeFrom.TIMESTAMP and self._timestamp_ms is not None:
-            return await self._ask(
-                queue,
-                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-                SearchOffsetRequestHeader(
-                    topic=queue.topic,
-                    queue_id=queue.queue_id,
-                    broker_name=queue.broker_name,
-                    timestamp=self._timestamp_ms,
-                ),
-            )
-        header = GetMaxOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
-        )
-        end = await self._ask(queue, RequestCode.GET_MAX_OFFSET, header)
+            return await self._brokers.offset_at(queue, self._timestamp_ms)
+        end = await self._brokers.max_offset(queue)
         if end:
             # Apache's brokers know of no start in an empty queue, but of one in a young queue: its
             # first messages may have come between our two questions.
             young = await self.committed(queue)
             return end if young is None else young
         return end
-
-    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        addr = self._session.routes.master_addr(queue.broker_name)
-        answer = await self._session.call_checked(addr, request(code, 0, header), _TIMEOUT_S)
-        return OffsetResponseHeader.decode(answer.ext).offset
-
-    def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> Command:
-        header = UpdateConsumerOffsetRequestHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-            consumer_group=self._group,
-            commit_offset=offset,
-        )
-        return request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header, oneway=oneway)

@@ -1,7 +1,7 @@
 """AsyncLitePullConsumer: the program asks for messages, and says where and when.
 
-Owns the public methods; the parts are in `lite_parts`, put together in `lite_engine`. Invariant:
-subscribing and assigning by hand exclude each other.
+Owns the public methods; `lite_pull_engine` puts the consumer together. Invariant: subscribing and
+assigning by hand exclude each other.
 Java: DefaultLitePullConsumer, DefaultMQPullConsumer
 """
 
@@ -226,7 +226,7 @@ class AsyncLitePullConsumer:
         """The offset of the first message stored at `timestamp_ms` (since 1970) or later."""
         queue = self._queue(queue)
         check_whole("timestamp_ms", timestamp_ms, 0, INT64_MAX)
-        return await self._running().offset_by_time(queue, timestamp_ms)
+        return await self._running().offset_at(queue, timestamp_ms)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message of a queue that is still there."""

@@ -15,6 +15,7 @@ from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatis
 from cometmq.client.consumer.pull_request import PullClient
 from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.repeated_problem_log import ProblemLog
+from cometmq.client.offsets.broker_offsets import BrokerOffsets
 from cometmq.client.polling.lite_pull_loop import LitePullLoop
 from cometmq.client.polling.lite_pull_offset_store import (
     LitePullLocalOffsetStore,
@@ -27,13 +28,6 @@ from cometmq.model.subscription import ConsumerData, ConsumeType, MessageModel
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemFiles, expand_user_path
 from cometmq.wire.codes import RequestCode
-from cometmq.wire.command import request
-from cometmq.wire.headers.offset import (
-    GetMaxOffsetRequestHeader,
-    GetMinOffsetRequestHeader,
-    OffsetResponseHeader,
-    SearchOffsetRequestHeader,
-)
 
 if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
@@ -43,7 +37,6 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
-    from cometmq.wire.headers.base import Header
 
 _START_S = 10.0
 
@@ -66,6 +59,7 @@ class LitePullEngine:
         self.pull_client = PullClient(session, options.group, options.inflated_bytes_max)
         self.buffer = PollBuffer()
         self.offsets = _offsets(session, options)
+        self._broker_offsets = BrokerOffsets(session)
         self._stats = ConsumerStatistics(session.clock)
         problems = ProblemLog(options.group)
         self.assignment = QueueAssignment(options, self.offsets, None, session.background, problems)
@@ -196,33 +190,22 @@ class LitePullEngine:
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the oldest message that is still there."""
-        header = GetMinOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
-        )
-        return await self._query_offset(queue, RequestCode.GET_MIN_OFFSET, header)
+        await self._find_broker(queue)
+        return await self._broker_offsets.min_offset(queue)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        header = GetMaxOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
-        )
-        return await self._query_offset(queue, RequestCode.GET_MAX_OFFSET, header)
+        await self._find_broker(queue)
+        return await self._broker_offsets.max_offset(queue)
 
-    async def offset_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at a time or later."""
-        header = SearchOffsetRequestHeader(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-            timestamp=timestamp_ms,
-        )
-        return await self._query_offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        await self._find_broker(queue)
+        return await self._broker_offsets.offset_at(queue, timestamp_ms)
 
-    async def _query_offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
+    async def _find_broker(self, queue: MessageQueue) -> None:
+        """Have the address of a queue's broker known: the queue need not be assigned."""
         await self.session.routes.subscribe_queues(queue.topic)
-        addr = self.session.routes.master_addr(queue.broker_name)
-        answer = await self.session.call_checked(addr, request(code, 0, header))
-        return OffsetResponseHeader.decode(answer.ext).offset
 
     def _persist(self) -> None:
         self.offsets.persist(self.assignment.table)

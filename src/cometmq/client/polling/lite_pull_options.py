@@ -7,8 +7,6 @@ Java: DefaultLitePullConsumer (its fields)
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +16,7 @@ from cometmq.client.consumer.consumer_options import (
     check_names,
     resolve_names,
 )
+from cometmq.client.session.client_identity import unique_instance_name
 from cometmq.client.session.client_options import (
     CLIENT_SETTINGS,
     ClientOptions,
@@ -32,6 +31,7 @@ from cometmq.rules.namespace import with_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from os import PathLike
 
     from cometmq.model.results import ConsumeFrom
     from cometmq.rules.allocate import Allocate
@@ -41,7 +41,6 @@ _PULL_BATCH_SIZE = 10
 _PULL_BATCH_BYTES = 2_147_483_647
 _SUSPEND_S = 20.0
 _INSTANCE_MARK = "@STREAM"
-_numbers = iter(range(1 << 62))
 
 
 class LitePullSettings(ClientSettings, total=False):
@@ -51,7 +50,7 @@ class LitePullSettings(ClientSettings, total=False):
     auto_commit_s: float
     cached_max: int
     broadcasting: bool
-    offsets_dir: str | os.PathLike[str]
+    offsets_dir: str | PathLike[str]
     pull_batch_size: int
     inflated_bytes_max: int
     consume_from: ConsumeFrom | str
@@ -100,8 +99,8 @@ def lite_pull_options(
     instance = given.get("instance_name")
     check_type("instance_name", instance, str | None, "a text")
     if instance is None:
-        unique = f"{os.getpid()}#{time.monotonic_ns()}.{next(_numbers)}"
-        instance = BROADCAST_INSTANCE if own.get("broadcasting") is True else unique
+        is_broadcast = own.get("broadcasting") is True
+        instance = BROADCAST_INSTANCE if is_broadcast else unique_instance_name()
     given["instance_name"] = f"{instance}{_INSTANCE_MARK}"
     client = client_options(given, environ)
     wrapped = with_namespace(client.namespace, group)

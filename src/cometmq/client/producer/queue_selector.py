@@ -123,8 +123,7 @@ class QueueSelector:
         self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str | None = None
     ) -> MessageQueue:
         """The next queue, on another broker than the one to avoid where there is one."""
-        turn = self._turns.get(topic, self._first)
-        self._turns[topic] = turn + 1
+        turn = self.next_turn(topic)
         if self._latency_tracker is not None:
             return self._latency_tracker.choose(queues, turn, avoid_broker)
         for step in range(len(queues)):

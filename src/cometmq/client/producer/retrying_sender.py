@@ -75,9 +75,10 @@ class RetryingSender:
         result: SendResult = await self._retry(
             message.topic,
             choose,
-            lambda queue, left_s: self._attempt(message, queue, min(left_s, attempt_s or left_s)),
+            lambda queue, left_s: self._attempt(message, queue, left_s),
             retries,
             deadline,
+            attempt_s,
             failed,
         )
         return result
@@ -96,11 +97,10 @@ class RetryingSender:
         results: list[SendResult] = await self._retry(
             sent.topic,
             choose,
-            lambda queue, left_s: self._attempt_batch(
-                sent, queue, min(left_s, attempt_s or left_s)
-            ),
+            lambda queue, left_s: self._attempt_batch(sent, queue, left_s),
             retries,
             deadline,
+            attempt_s,
             failed,
         )
         return results
@@ -121,9 +121,10 @@ class RetryingSender:
         result: SendResult = await self._retry(
             sent.topic,
             choose,
-            lambda queue, left_s: self._attempt_encoded(sent, queue, min(left_s, attempt_s)),
+            lambda queue, left_s: self._attempt_encoded(sent, queue, left_s),
             retries,
             deadline,
+            attempt_s,
         )
         return result
 
@@ -148,9 +149,10 @@ class RetryingSender:
         attempt: Callable[[MessageQueue, float], Awaitable[T]],
         retries: int,
         deadline: float,
+        attempt_s: float | None,
         failed: FailedAttempt | None = None,
     ) -> T:
-        failures, failed_broker, left_s = 0, None, self._left_s(deadline)
+        failures, failed_broker = 0, None
         unsafe: T | None = None
         while True:
             queue = None
@@ -162,9 +164,9 @@ class RetryingSender:
                     deadline, choose(failed_broker), f"the route of {topic}"
                 )
                 left_s = self._left_s(deadline)
-                found = await self._timed(attempt, queue, left_s)
-                left_s = self._left_s(deadline)
-                if failures >= retries or left_s <= 0 or self._is_safe(found):
+                found = await self._timed(attempt, queue, min(left_s, attempt_s or left_s))
+                is_last = failures >= retries or self._left_s(deadline) <= 0
+                if is_last or self._is_safe(found):
                     return found
                 unsafe, failures = found, failures + 1
             except CometError as error:
@@ -175,7 +177,7 @@ class RetryingSender:
                     raise
                 if error.stale_route:
                     self._session.routes.mark_stale(queue.topic if queue else topic)
-                left_s = await self._pause(error, failures, deadline)
+                await self._pause(error, failures, deadline)
             failed_broker = queue.broker_name if queue else None
 
     def _is_safe(self, found: object) -> bool:
@@ -202,13 +204,12 @@ class RetryingSender:
             tracker.record_success(queue.broker_name, begun)
         return found
 
-    async def _pause(self, error: CometError, failures: int, deadline: float) -> float:
+    async def _pause(self, error: CometError, failures: int, deadline: float) -> None:
         """Pause before the next attempt; raises the error when the deadline comes first."""
         pause_s = backoff_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         if self._left_s(deadline) <= pause_s:
             raise error
         await asyncio.sleep(pause_s)
-        return self._left_s(deadline)
 
     def _left_s(self, deadline: float) -> float:
         return deadline - asyncio.get_running_loop().time()

@@ -30,12 +30,17 @@ def local_ip(remote: tuple[str, int]) -> str:
     return "127.0.0.1"
 
 
+def unique_instance_name() -> str:
+    """A name that no other client of this machine has."""
+    return f"{os.getpid()}#{time.monotonic_ns()}.{next(_instances)}"
+
+
 def client_id(ip: str, instance_name: str | None, unit_name: str | None = None) -> str:
     """The client id `ip@instance`, or `ip@instance@unit`.
 
     Without an instance name it is unique.
     """
-    name = instance_name or f"{os.getpid()}#{time.monotonic_ns()}.{next(_instances)}"
+    name = instance_name or unique_instance_name()
     return f"{ip}@{name}@{unit_name}" if unit_name else f"{ip}@{name}"
 
 

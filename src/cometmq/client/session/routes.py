@@ -52,7 +52,6 @@ class Routes:
         """The route of each topic in use; others only read it."""
         self._addrs: dict[str, dict[int, str]] = {}
         self._fetches: dict[str, asyncio.Task[None]] = {}
-        self._wanted: set[str] = set()
 
     async def publish_queues(self, topic: str, default_queues: int) -> list[MessageQueue]:
         """The queues to send to. A topic unknown so far borrows the default topic's route.
@@ -118,7 +117,7 @@ class Routes:
 
     async def refresh(self) -> None:
         """Fetch all routes in use again; what cannot be fetched stays as it is."""
-        for topic in list(self._wanted):
+        for topic in list(self.cached):
             try:
                 await self._fetch_shared(topic)
             except CometError as error:
@@ -132,7 +131,6 @@ class Routes:
         self._addrs = {name: addrs for name, addrs in self._addrs.items() if name in named}
 
     async def _current(self, topic: str) -> CachedRoute | None:
-        self._wanted.add(topic)
         route = self.cached.get(topic)
         if route is None:
             await self._fetch_shared(topic)

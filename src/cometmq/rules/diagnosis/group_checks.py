@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import ConsumeType, MessageModel
 from cometmq.model.topic import is_retry_topic
 from cometmq.rules import permission
 from cometmq.rules.diagnosis.finding import fault, notice, ok
 from cometmq.rules.group_members import ADVICE, WHY, difference, settings_in_running_info
+from cometmq.rules.route_queues import subscribe_queues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cometmq.model.cluster_facts import ClusterFacts, GroupFacts
+    from cometmq.model.queue import MessageQueue
     from cometmq.model.route import TopicRouteData
     from cometmq.rules.diagnosis.finding import ClusterFinding
     from cometmq.rules.group_members import MemberSettings
@@ -55,12 +56,14 @@ def check_topics(facts: ClusterFacts) -> Iterator[ClusterFinding]:
         what = f"it may not be read on {', '.join(closed)}"
         advice = f"let it be read again: cometmq topic alter {topic} --perm rw"
         if groups := readers.get(topic):
-            yield fault("read permission", topic, f"{what}; {_list(groups)} waits for it", advice)
+            yield fault(
+                "read permission", topic, f"{what}, and is wanted by {_list(groups)}", advice
+            )
         else:
             yield notice("read permission", topic, what, f"{advice}, unless it is on purpose")
     for topic in sorted(readers.keys() - facts.routes.keys()):
         if not is_retry_topic(topic):
-            what = f"no name server knows it, and {_list(readers[topic])} waits for it"
+            what = f"no name server knows it, and it is wanted by {_list(readers[topic])}"
             yield fault("topic", topic, what, f"create it: cometmq topic create {topic}")
 
 
@@ -117,7 +120,7 @@ def _ownership(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator
             if not state.dropped:
                 owners.setdefault(queue, []).append(one.client_id)
     for topic in sorted(_wanted(group)):
-        queues = _queues(topic, routes.get(topic))
+        queues = _queues_of(topic, routes)
         free = [queue for queue in queues if queue not in owners]
         if free:
             what = f"no member consumes {_numbers(free)} of {topic}"
@@ -141,8 +144,8 @@ def _ownership(group: GroupFacts, routes: dict[str, TopicRouteData]) -> Iterator
         if one.info is not None
         and not any(not is_retry_topic(queue.topic) for queue in one.info.mq_table)
     ]
-    if idle and any(_queues(topic, routes.get(topic)) for topic in _wanted(group)):
-        what = f"{_list(idle)} has no queue: the group has more members than queues"
+    if idle and any(_queues_of(topic, routes) for topic in _wanted(group)):
+        what = f"no queue is left for {_list(idle)}: the group has more members than queues"
         advice = "give the topic more queues, or stop those members"
         yield notice("queue owners", group.group, what, advice)
 
@@ -154,13 +157,9 @@ def _wanted(group: GroupFacts) -> set[str]:
     return {topic for topic in topics if not is_retry_topic(topic)}
 
 
-def _queues(topic: str, route: TopicRouteData | None) -> list[MessageQueue]:
-    return [
-        MessageQueue(topic, data.broker_name, number)
-        for data in (route.queue_datas if route else ())
-        if permission.is_readable(data.perm)
-        for number in range(data.read_queue_nums)
-    ]
+def _queues_of(topic: str, routes: dict[str, TopicRouteData]) -> list[MessageQueue]:
+    route = routes.get(topic)
+    return subscribe_queues(topic, route) if route else []
 
 
 def _numbers(queues: list[MessageQueue]) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-ALL = "*"
+from cometmq.model.subscription import ALL
+
 TAG_EXPRESSIONS = ("", "TAG")
 """The expression types (upper case) that mean tags."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import SettingsError
 from cometmq.model.queue import MessageQueue
-from cometmq.model.topic import REPLY_TOPIC_SUFFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from cometmq.model.topic import is_system_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ class TopicSelection:
             topic
             for topic in topics
             if matches(topic)
-            and not _is_system(topic)
+            and not is_system_topic(topic)
             and (not topic.startswith("%") or self.pattern.startswith("%"))
         ]
 
@@ -146,11 +146,3 @@ def _assigned(text: str) -> frozenset[MessageQueue]:
     if not queues:
         raise SettingsError("the option assign names no queue")
     return queues
-
-
-def _is_system(topic: str) -> bool:
-    return (
-        topic in SYSTEM_TOPICS
-        or topic.startswith(SYSTEM_PREFIX)
-        or topic.endswith(REPLY_TOPIC_SUFFIX)
-    )
