@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from cometmq.runtime.freed_memory import keep_freed_memory
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import FrameType
@@ -66,6 +68,7 @@ def serve(
     """
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(begin, until_stdin_closes))
 
