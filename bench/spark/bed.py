@@ -71,14 +71,23 @@ def create_topic(cluster: LocalCluster, topic: str, queues: int = QUEUES) -> Non
         admin.create_topic(topic, queues=queues)
 
 
-def fill(cluster: LocalCluster, topic: str, count: int, size: int) -> None:
-    """Batches to every queue in turn, a window of them unanswered."""
+def fill(
+    cluster: LocalCluster,
+    topic: str,
+    count: int,
+    size: int,
+    pairs_of: Callable[[int], dict[str, str]] = lambda _number: {},
+) -> None:
+    """Batches to every queue in turn, a window of them unanswered; `pairs_of` adds properties."""
     create_topic(cluster, topic)
     with BlockingChannel(cluster.broker) as channel:
         window: list[int] = []
         for number, at in enumerate(range(0, count, BATCH)):
             header = send_header(topic, number % QUEUES, QUEUES, is_batch=True)
-            items = [_item(at + index, size) for index in range(min(BATCH, count - at))]
+            items = [
+                _item(at + index, size, pairs_of(at + index))
+                for index in range(min(BATCH, count - at))
+            ]
             window.append(
                 channel.post(RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items))
             )
@@ -90,9 +99,9 @@ def fill(cluster: LocalCluster, topic: str, count: int, size: int) -> None:
             channel.wait(opaque)
 
 
-def _item(number: int, size: int) -> message_batch.BatchItem:
+def _item(number: int, size: int, more: dict[str, str]) -> message_batch.BatchItem:
     pairs = {"UNIQ_KEY": f"7F00000100002A9F0000{number:012X}", "KEYS": f"k{number}", "TAGS": "A"}
-    return message_batch.BatchItem(0, b"x" * size, properties.encode(pairs))
+    return message_batch.BatchItem(0, b"x" * size, properties.encode(pairs | more))
 
 
 def process_of(cluster: LocalCluster) -> int:
@@ -131,6 +140,17 @@ def spark_pids(without: int = 0) -> list[int]:
 def spark_cpu_s(without: int = 0) -> float:
     """What this process, the JVM and the Python workers have used."""
     return sum(map(cpu_s, spark_pids(without)))
+
+
+def memory_mib(without: int = 0) -> float:
+    """What this process, the JVM and the Python workers have resident, shared pages in each."""
+    total = 0
+    for pid in spark_pids(without):
+        try:
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except OSError:
+            continue
+    return total * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 @dataclass

@@ -15,7 +15,6 @@ import os
 import tempfile
 import time
 from itertools import pairwise
-from pathlib import Path
 
 from bed import (
     LocalCluster,
@@ -23,25 +22,15 @@ from bed import (
     arguments,
     cpu_s,
     fill,
+    memory_mib,
     process_of,
     session,
     spark_cpu_s,
-    spark_pids,
 )
 
 ROWS, BATCH, MARK = 10_000_000, 250_000, 1.15
 Point = tuple[float, float, float, float]
 """Time, CPU at Spark, CPU at the broker, memory in MiB."""
-
-
-def memory_mib(without: int) -> float:
-    total = 0
-    for pid in spark_pids(without):
-        try:
-            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except OSError:
-            continue
-    return total * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def main() -> None:

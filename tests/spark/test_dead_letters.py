@@ -19,8 +19,10 @@ from cometmq.spark.tables.redrive import planned, redrive
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from spark.live import Live
@@ -151,3 +153,26 @@ def test_letters_without_an_origin_are_not_sent_and_the_error_says_what_to_do(
         redrive(letters, namesrv=live.namesrv)
     with pytest.raises(SettingsError, match="needs the columns sharding_key"):
         planned(letters.drop("sharding_key"))
+
+
+def test_letters_are_read_once_to_be_counted_and_sent(
+    spark: SparkSession, live: Live, topic: str, tmp_path: Path
+) -> None:
+    group, noted = f"slow-{topic}", tmp_path / "noted"
+    with Admin(namesrv=live.namesrv) as admin:
+        admin.create_topic(f"%DLQ%{group}", queues=1)
+    live.send(f"%DLQ%{group}", 0, [b"a", b"b"])
+    place = tmp_path / "letters"
+    dead_letters(spark, place, groups=[group], namesrv=live.namesrv)
+    letters = read_archive(spark, place)
+
+    def note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            with noted.open("a") as file:
+                file.write("x" * batch.num_rows)
+            yield batch
+
+    repaired = letters.mapInArrow(note, letters.schema)
+    assert redrive(repaired, namesrv=live.namesrv, topic=topic) == {topic: 2}
+    assert noted.read_text() == "xx"
+    assert not spark.sparkContext._jsc.getPersistentRDDs(), "nothing of it is kept"

@@ -7,19 +7,13 @@ Java: none.
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from cometmq.cli.spark_jobs import (
-    RunProgressBar,
-    json_option,
-    namesrv_option,
-    spark_job_options,
-    stopped_by_signals,
-)
+from cometmq.cli.shared_options import every_option, json_option, namesrv_option, skip_lost_option
+from cometmq.cli.spark_jobs import RunProgressBar, spark_job_options, stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,14 +28,8 @@ VIEW = "dead_letters"
 @click.command()
 @click.argument("directory", metavar="DIRECTORY")
 @click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
-@click.option("--skip-lost", is_flag=True, help="Go on without letters that retention deleted.")
-@click.option(
-    "--every",
-    "every_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Go on until Ctrl-C or SIGTERM, with a run every so many seconds.  [default: one run]",
-)
+@skip_lost_option
+@every_option
 @namesrv_option
 @spark_job_options
 @json_option
@@ -61,7 +49,7 @@ def deadletters(
     from cometmq.spark.tables.dead_letters import dead_letters
 
     def work(spark: SparkSession, bars: ProgressBars) -> ArchiveResult:
-        with stopped_by_signals() if every_s else nullcontext() as stop:
+        with stopped_by_signals(every_s) as stop:
             return dead_letters(
                 spark,
                 directory,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.shared_options import DEFAULT_NAMESRV
 from cometmq.client.admin.cluster_survey import ClusterSurvey
 from cometmq.client.session.client_options import name_servers
 from cometmq.rules.diagnosis.cluster_diagnosis import diagnose, is_well
@@ -21,7 +22,6 @@ from cometmq.runtime.system_clock_and_files import SystemClock
 if TYPE_CHECKING:
     from cometmq.rules.diagnosis.finding import ClusterFinding
 
-_DEFAULT_NAMESRV = "127.0.0.1:9876"
 _LOOKS = 3
 """Looks at most: a group that divides its queues just now is well a moment later."""
 
@@ -33,7 +33,7 @@ _BETWEEN_LOOKS_S = 1.0
     "-n",
     "--namesrv",
     metavar="HOST:PORT;...",
-    help=f"Name servers; else NAMESRV_ADDR.  [default: {_DEFAULT_NAMESRV}]",
+    help=f"Name servers; else NAMESRV_ADDR.  [default: {DEFAULT_NAMESRV}]",
 )
 @click.option(
     "--group",
@@ -61,7 +61,7 @@ def doctor(
     groups. Changes nothing. The exit code is 1 when something is wrong, 0 otherwise; notices, which
     may be on purpose, do not count. Works with Apache RocketMQ's servers and clients, too.
     """
-    given = namesrv or os.environ.get("NAMESRV_ADDR") or _DEFAULT_NAMESRV
+    given = namesrv or os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
     findings = asyncio.run(_look(name_servers(given, {}), groups, timeout_s))
     if as_json:
         table = [finding._asdict() for finding in findings]

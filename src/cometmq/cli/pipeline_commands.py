@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cometmq.cli.dead_letter_commands import deadletters, redrive
+from cometmq.cli.order_command import order
 from cometmq.cli.printed_columns import print_columns
-from cometmq.cli.spark_jobs import (
-    RunProgressBar,
+from cometmq.cli.shared_options import (
+    every_option,
+    iceberg_option,
     json_option,
     namesrv_option,
-    spark_job_options,
-    stopped_by_signals,
+    skip_lost_option,
 )
+from cometmq.cli.spark_jobs import RunProgressBar, spark_job_options, stopped_by_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,13 +38,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def pipeline() -> None:
-    """Keep tables of topics with Spark: archive them, verify, see groups' backlog."""
-
-
-_iceberg_option = click.option(
-    "--iceberg", metavar="CATALOG",
-    help="DIRECTORY is a table, NAMESPACE.TABLE, of this catalog in pyiceberg's configuration.",
-)  # fmt: skip
+    """Keep tables of topics with Spark: archive them, verify, audit their order, see backlogs."""
 
 
 @pipeline.command()
@@ -70,16 +65,10 @@ _iceberg_option = click.option(
     show_default=True,
     help="Messages of a commit at most.",
 )
-@click.option("--skip-lost", is_flag=True, help="Go on without messages that retention deleted.")
+@skip_lost_option
 @click.option("--no-compact", is_flag=True, help="Do not merge small files.")
-@click.option(
-    "--every",
-    "every_s",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Go on until Ctrl-C or SIGTERM, with a run every so many seconds.  [default: one run]",
-)
-@_iceberg_option
+@every_option
+@iceberg_option
 @namesrv_option
 @spark_job_options
 @json_option
@@ -100,7 +89,7 @@ def archive(
     from cometmq.spark.tables.archive import archive as run
 
     def work(spark: SparkSession, bars: ProgressBars) -> ArchiveResult:
-        with stopped_by_signals() if every_s else nullcontext() as stop:
+        with stopped_by_signals(every_s) as stop:
             return run(
                 spark,
                 topics,
@@ -124,7 +113,7 @@ def archive(
 @pipeline.command()
 @click.argument("directory", metavar="DIRECTORY")
 @click.option("--bodies", is_flag=True, help="Read all bodies at the brokers and compare them.")
-@_iceberg_option
+@iceberg_option
 @namesrv_option
 @spark_job_options
 @json_option
@@ -225,3 +214,4 @@ def _cells(one: QueueAudit) -> list[object]:
 
 pipeline.add_command(deadletters)
 pipeline.add_command(redrive)
+pipeline.add_command(order)

@@ -30,19 +30,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-DEFAULT_NAMESRV = "127.0.0.1:9876"
 _NEEDED = ("pyspark", "pyarrow", "pandas")
-
-namesrv_option = click.option(
-    "-n",
-    "--namesrv",
-    envvar="NAMESRV_ADDR",
-    default=DEFAULT_NAMESRV,
-    show_default=True,
-    metavar="HOST:PORT;...",
-    help="Name servers; NAMESRV_ADDR is taken as well.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +119,14 @@ def spark_job_options(command: Any) -> Any:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and the first Ctrl-C set; the second Ctrl-C ends the job at once."""
+def stopped_by_signals(every_s: float | None) -> Iterator[threading.Event | None]:
+    """An event that SIGTERM and the first Ctrl-C set; the second Ctrl-C ends the job at once.
+
+    A job without `every_s` ends by itself: it has no event, and signals end it as any program.
+    """
+    if every_s is None:
+        yield None
+        return
     stop = threading.Event()
 
     def ask(_number: int, _frame: object) -> None:

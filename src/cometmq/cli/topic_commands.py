@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cometmq.cli.printed_columns import print_columns
+from cometmq.cli.shared_options import namesrv_option
 from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.model.topic import PERMS, QUEUES_MAX
 
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
 _QUEUES = 8
-_DEFAULT_NAMESRV = "127.0.0.1:9876"
-
-_namesrv = click.option(
-    "-n",
-    "--namesrv",
-    envvar="NAMESRV_ADDR",
-    default=_DEFAULT_NAMESRV,
-    show_default=True,
-    metavar="HOST:PORT;...",
-    help="Name servers; NAMESRV_ADDR is taken as well.",
-)
-
 _COUNT = click.IntRange(1, QUEUES_MAX)
 _read_queues = click.option("--read-queues", type=_COUNT, help="Instead of --queues, for readers.")
 _write_queues = click.option("--write-queues", type=_COUNT, help="Instead of --queues, for sends.")
@@ -63,7 +52,7 @@ def topic() -> None:
     multiple=True,
     help="With --order global: a consumer group to make for it; may be repeated.",
 )
-@_namesrv
+@namesrv_option
 def create(
     name: str,
     queues: int | None,
@@ -107,7 +96,7 @@ def create(
 @_write_queues
 @click.option("--perm", type=click.Choice(list(PERMS)))
 @click.option("--yes", is_flag=True, help="Also where messages become unreachable for consumers.")
-@_namesrv
+@namesrv_option
 def alter(
     name: str,
     queues: int | None,
@@ -139,7 +128,7 @@ def alter(
 
 @topic.command("list")
 @click.option("--system", is_flag=True, help="Also those that brokers keep for themselves.")
-@_namesrv
+@namesrv_option
 def list_topics(system: bool, namesrv: str) -> None:
     """List the topics, one a line."""
     for name in _with_admin(namesrv, lambda admin: admin.topics(with_system=system)):
@@ -148,7 +137,7 @@ def list_topics(system: bool, namesrv: str) -> None:
 
 @topic.command()
 @click.argument("name")
-@_namesrv
+@namesrv_option
 def status(name: str, namesrv: str) -> None:
     """Show each queue of the topic NAME: its offsets, how many messages, the time of the last."""
     found = _with_admin(namesrv, lambda admin: admin.topic_stats(name))

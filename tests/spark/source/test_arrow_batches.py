@@ -27,6 +27,7 @@ from cometmq.model.queue import MessageQueue
 from cometmq.spark.source import columns
 from cometmq.spark.source.arrow_batches import BYTES_MAX, ROWS_MAX, BatchBuilder, PulledRecords
 from cometmq.spark.source.record_positions import record_starts
+from cometmq.wire.compression import BYTES_MAX as INFLATED_BYTES_MAX
 from cometmq.wire.compression import inflate
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties, sysflag
@@ -130,12 +131,17 @@ def test_compressed_bodies_come_out_whole_beside_plain_ones(kind: int, squeezed:
         inflate(b"\xff" + squeezed[1:], flag)
 
 
-def test_a_body_that_cannot_be_inflated_is_null_and_stops_nobody() -> None:
+def test_a_body_that_cannot_be_inflated_is_null_is_said_once_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with pytest.raises(InvalidMessage, match="0x701"):
         inflate(b"", 0x701)
     damaged = record(0, 1, body=b"no zlib", sys_flag=sysflag.COMPRESSED_ZLIB)
     batch = batch_of(record(0, 0), damaged, record(0, 2, sys_flag=0x701))
     assert batch["body"].to_pylist() == [b"hello", None, None]
+    (said,) = caplog.messages
+    assert "2 bodies cannot be inflated" in said
+    assert "the first is 1 of T@broker-a/0" in said
 
 
 def test_a_package_that_is_missing_is_a_one_sentence_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,6 +226,24 @@ def test_bodies_that_grow_when_they_are_inflated_are_divided_into_batches_of_bou
         assert all(
             len(row["body"]) == (BYTES_MAX // 4 if row["queue_offset"] % 3 else 5) for row in rows
         )
+
+
+def test_no_batch_has_more_than_one_largest_body_beyond_what_a_batch_may_have() -> None:
+    flag = sysflag.COMPRESSED_ZLIB
+    almost, largest, too_large = (
+        zlib.compress(b"0" * size)
+        for size in (BYTES_MAX - 1, INFLATED_BYTES_MAX, INFLATED_BYTES_MAX + 1)
+    )
+    bodies = [almost, largest, too_large] * 3
+    builder = BatchBuilder(("queue_offset", "body"))
+    records = [record(0, at, body=body, sys_flag=flag) for at, body in enumerate(bodies)]
+    builder.add(PulledRecords(A, 99, b"".join(records)))
+    before, sizes = pa.total_allocated_bytes(), []
+    for batch in builder.batches():
+        sizes.append(batch.nbytes)
+        assert pa.total_allocated_bytes() - before < 2 * (BYTES_MAX + INFLATED_BYTES_MAX)
+    assert len(sizes) == 4
+    assert BYTES_MAX + INFLATED_BYTES_MAX < max(sizes) < BYTES_MAX + INFLATED_BYTES_MAX + 10_000
 
 
 def test_a_body_that_holds_records_does_not_confuse_those_around_it() -> None:

@@ -24,6 +24,7 @@ from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.spark.source.columns import arrow_schema
 from cometmq.spark.source.property_entries import PropertyEntries
 from cometmq.spark.source.record_positions import read_at, record_starts, require
+from cometmq.wire.compression import BYTES_MAX as INFLATED_BYTES_MAX
 from cometmq.wire.compression import inflate
 from cometmq.wire.records.log_record import CRC_MASK, FIXED_BYTES
 
@@ -76,7 +77,8 @@ class BatchBuilder:
 
     A batch ends with the pull that reaches about `ROWS_MAX` or `BYTES_MAX`, so it may exceed them
     by one pull; a message larger than `BYTES_MAX` gets a batch of its own. Where bodies were
-    compressed, a batch also ends with the body that makes `BYTES_MAX` inflated bytes.
+    compressed, a batch also ends with the body that makes `BYTES_MAX` inflated bytes, so those of a
+    batch are below `BYTES_MAX` and one largest body together.
     """
 
     def __init__(
@@ -218,17 +220,35 @@ class _Records:
         flags = self.first["sys_flag"]
         compressed = ((flags & _COMPRESSED) != 0) & ~damaged
         whole: list[bytes | None] = []
+        unreadable: list[int] = []
         begin = size = 0
         for row in np.flatnonzero(compressed).tolist():
             body = self._data[int(self._body_at[row]) : int(self._body_end[row])]
             inflated = _inflated(body, int(flags[row]))
             whole.append(inflated)
-            size += len(inflated or b"")
+            if inflated is None:
+                unreadable.append(row)
+                continue
+            size += len(inflated)
             if size >= BYTES_MAX:
-                yield _replaced(bodies[begin : row + 1], compressed[begin : row + 1], whole)
+                part = _replaced(bodies[begin : row + 1], compressed[begin : row + 1], whole)
                 begin, size, whole = row + 1, 0, []
+                yield part
+        self._note_unreadable(unreadable)
         if begin < len(self):
             yield _replaced(bodies[begin:], compressed[begin:], whole)
+
+    def _note_unreadable(self, rows: list[int]) -> None:
+        """Say once a batch which bodies are null because nobody can inflate them."""
+        if rows:
+            _log.warning(
+                "%d bodies cannot be inflated, or would be larger than %d bytes, and are null: the "
+                "first is %d of %s",
+                len(rows),
+                INFLATED_BYTES_MAX,
+                int(self.first["queue_offset"][rows[0]]),
+                self.queues[int(self.chunk_of[rows[0]])],
+            )
 
     def _damaged(self, bodies: pa.Array) -> NDArray[np.bool_]:
         """Which bodies are not what their checksums say; DamagedMessage where that is an error."""

@@ -46,12 +46,18 @@ def redrive(
     Raises SettingsError for a frame without a needed column or a letter without a topic to go to,
     before anything is sent; CometError for errors of Spark, `RowNotSent` among them.
     """
-    counts = planned(letters, topic=topic)
-    if counts:
-        where = {"namesrv": namesrv} if namesrv else {}
-        with spark_errors_translated():
-            writer = _in_order(letters, topic).write.format("rocketmq").mode("append")
-            writer.options(**where, **(options or {})).save()
+    _check_columns(letters)
+    with spark_errors_translated():
+        # Counted and sent from one read: what is sent is what was counted.
+        chosen = letters.select(*_NEEDED).persist()
+        try:
+            counts = planned(chosen, topic=topic)
+            if counts:
+                where = {"namesrv": namesrv} if namesrv else {}
+                writer = _in_order(chosen, topic).write.format("rocketmq").mode("append")
+                writer.options(**where, **(options or {})).save()
+        finally:
+            chosen.unpersist()
     return counts
 
 
@@ -59,11 +65,7 @@ def planned(letters: DataFrame, *, topic: str | None = None) -> dict[str, int]:
     """How many letters `redrive` would send to each topic; it raises the same SettingsError."""
     from pyspark.sql import functions as f
 
-    missing = [name for name in _NEEDED if name not in letters.columns]
-    if missing:
-        raise SettingsError(
-            f"redrive needs the columns {', '.join(missing)}: select them from the table as well"
-        )
+    _check_columns(letters)
     to = f.lit(topic) if topic else f.col("origin_topic")
     with spark_errors_translated():
         found = letters.groupBy(to.alias("topic")).count().collect()
@@ -74,6 +76,14 @@ def planned(letters: DataFrame, *, topic: str | None = None) -> dict[str, int]:
             "topic for all, or leave those out (`origin_topic IS NOT NULL`)"
         )
     return counts
+
+
+def _check_columns(letters: DataFrame) -> None:
+    missing = [name for name in _NEEDED if name not in letters.columns]
+    if missing:
+        raise SettingsError(
+            f"redrive needs the columns {', '.join(missing)}: select them from the table as well"
+        )
 
 
 def _in_order(letters: DataFrame, topic: str | None) -> DataFrame:
