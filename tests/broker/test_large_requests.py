@@ -348,7 +348,7 @@ def test_memory_of_what_heartbeats_said_is_bounded_and_given_back(
             assert "M" in clients.consumers
 
     run(scenario())
-    assert sum("heartbeats of all clients keep" in text for text in caplog.messages) == 1
+    assert sum("heartbeats keep 50000 bytes" in text for text in caplog.messages) == 1
 
 
 def test_very_many_queues_are_locked_and_unlocked_in_one_request() -> None:

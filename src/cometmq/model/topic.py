@@ -14,6 +14,10 @@ PERM_WRITE = 2
 PERM_INHERIT = 1
 """Topics that a send creates take their settings from a topic with this bit."""
 
+OF_UNIT, SUBSCRIBED_BY_UNIT = 1, 2
+"""Bits of a topic's sysFlag: it belongs to a unit (RocketMQ's word for one of several sites that
+share topics), and a group of a unit reads it."""
+
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LIGHT_PREFIX = "%LMQ%"

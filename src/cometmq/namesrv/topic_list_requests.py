@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
+from cometmq.model.topic import OF_UNIT, SUBSCRIBED_BY_UNIT
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.handler import Reply
 from cometmq.wire.bodies import name_lists, route
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from cometmq.runtime.time_slices import TimeSlices
     from cometmq.settings.namesrv import NamesrvSettings
     from cometmq.wire.command import Command
-
-
-_UNIT, _UNIT_SUBSCRIBED = 1, 2
 
 
 class TopicListRequests:
@@ -102,15 +100,15 @@ class TopicListRequests:
 
     async def unit_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics of units (311)."""
-        return await self._topics_with(_UNIT)
+        return await self._topics_with(OF_UNIT)
 
     async def unit_sub_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics that units subscribe (312)."""
-        return await self._topics_with(_UNIT_SUBSCRIBED)
+        return await self._topics_with(SUBSCRIBED_BY_UNIT)
 
     async def unit_sub_plain_topics(self, _request: Command, _connection: Connection) -> Reply:
         """List the topics that units subscribe and that are of no unit (313)."""
-        return await self._topics_with(_UNIT_SUBSCRIBED, without=_UNIT)
+        return await self._topics_with(SUBSCRIBED_BY_UNIT, without=OF_UNIT)
 
     async def _topics_with(self, flags: int, *, without: int = 0) -> Reply:
         if not self._settings.enable_topic_list:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import TYPE_CHECKING
 
 from broker.commands import records
 from broker.harness import run, running
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies import admin as bodies
+from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.bodies.offset import (
     decode_consumer_status,
     encode_consumer_status,
@@ -16,6 +18,9 @@ from cometmq.wire.bodies.offset import (
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import response
+
+if TYPE_CHECKING:
+    import pytest
 
 QUEUE = MessageQueue("T", "b0", 0)
 
@@ -125,3 +130,34 @@ def test_producers_and_subscriptions_are_reported() -> None:
                 assert ("subscriptionData" in found) is is_subscribed
 
     run(scenario())
+
+
+def test_a_consumer_that_reports_no_offsets_is_left_out_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    many = {QUEUE._replace(queue_id=number): number for number in range(7_000)}
+    some = dict(list(many.items())[:1_000])
+    bodies_sent = {
+        "broken": b"{",
+        "long": encode_consumer_status(many, {}),
+        "fine": encode_consumer_status(some, {}),
+    }
+    assert len(bodies_sent["fine"]) > LENIENT_BYTES_MAX
+
+    async def scenario() -> None:
+        async with running() as harness:
+            admin, consumers = await harness.client(), {}
+            for name in bodies_sent:
+                consumers[name] = await harness.client()
+                await consumers[name].beat("CG", "T", client_id=name)
+            code = Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+            asking = asyncio.create_task(admin.call(code, topic="T", group="CG"))
+            for name, client in consumers.items():
+                while (asked := await client.asked_next()).is_oneway:
+                    pass
+                client.channel.answer(response(asked.opaque, 0, body=bodies_sent[name]))
+            assert decode_consumer_status((await asking).body) == ({}, {"fine": some})
+
+    run(scenario())
+    said = [line for line in caplog.messages if "reports no offsets that can be read" in line]
+    assert len(said) == 2

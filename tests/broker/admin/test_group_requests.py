@@ -137,3 +137,45 @@ def test_what_groups_may_not_read_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
             assert answer.code == 0
 
     run(scenario())
+
+
+def test_a_broker_has_a_bounded_number_of_groups_however_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, table = await harness.client(), harness.broker.state.groups.table
+            await client.send("T")
+            limit = "cometmq.broker.groups.consumer_groups.GROUPS_MAX"
+            monkeypatch.setattr(limit, len(table) + 1)
+            code, one = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, "A"
+            for retries in (1, 2):
+                config = SubscriptionGroupConfig(group_name=one, retry_max_times=retries)
+                assert (await client.call(code, None, encode_group_config(config))).code == 0
+            config = SubscriptionGroupConfig(group_name="B")
+            refused = await client.call(code, None, encode_group_config(config))
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "groups, the limit is" in str(refused.remark)
+            refused = await client.pull("T", consumer_group="B")
+            assert refused.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+            assert "groups, the limit is" in str(refused.remark)
+            assert "B" not in table
+
+    run(scenario())
+
+
+def test_a_group_that_may_read_all_again_is_forgotten_by_what_is_forbidden() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, groups = await harness.client(), harness.broker.state.groups
+            code = Code.UPDATE_AND_GET_GROUP_FORBIDDEN
+            for readable, kept in (("false", ["CG"]), ("true", [])):
+                fields = {"group": "CG", "topic": "T", "readable": readable}
+                assert (await client.call(code, **fields)).code == 0
+                assert list(groups.forbidden) == kept
+            for fields in ({"group": "g" * 256, "topic": "T"}, {"group": "CG", "topic": "t" * 128}):
+                refused = await client.call(code, **fields, readable="false")
+                assert refused.code == ResponseCode.INVALID_PARAMETER
+                assert "the limit is" in str(refused.remark)
+
+    run(scenario())

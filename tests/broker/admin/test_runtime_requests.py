@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from broker.harness import SMALL_STORE, run, running
+from cometmq.store.message_draft import MessageDraft
 from cometmq.wire.bodies.name_lists import decode_kv_table
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.codes import RequestCode as Code
@@ -90,5 +91,21 @@ def test_the_lag_of_the_key_index_behind_the_log_is_reported() -> None:
             store._parts.index.is_paused = False
             await store.lookup.catch_up()
             assert await behind() == 0
+
+    run(scenario())
+
+
+def test_the_time_of_the_oldest_message_is_reported_whatever_address_it_was_sent_from() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            body, properties = b"over IPv6", b"UNIQ_KEY\x01K\x02"
+            draft = MessageDraft("T", 0, body, properties, born_ms=1, born_host=bytes(20))
+            harness.broker.store.put(draft)
+            client = await harness.client()
+            assert (await client.send("T")).code == 0
+            answer = await client.call(Code.GET_BROKER_RUNTIME_INFO)
+            (first, *_) = await client.drain("T")
+            table = decode_kv_table(answer.body)
+            assert int(table["earliestMessageTimeStamp"]) == first.store_ms
 
     run(scenario())

@@ -151,3 +151,27 @@ def test_one_request_creates_a_bounded_number_of_topics() -> None:
             assert taken.code == 0
 
     run(scenario())
+
+
+def test_a_broker_has_a_bounded_number_of_topics_however_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client, table = await harness.client(), harness.broker.state.topics.table
+            await client.send("T")
+            monkeypatch.setattr("cometmq.broker.cluster.topics.TOPICS_MAX", len(table) + 1)
+            two = encode_topic_config_list([TopicConfig(topic_name=name) for name in "AB"])
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+            refused = await client.call(code, None, two)
+            assert "topics, the limit is" in str(refused.remark)
+            assert (await client.create_topic("A")).code == 0
+            assert (await client.create_topic("A", writeQueueNums="4")).code == 0
+            for answer in (await client.create_topic("B"), await client.send("B")):
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+                assert "topics, the limit is" in str(answer.remark)
+            assert "B" not in table
+            assert (await client.beat("CG", "T")).code == 0
+            assert "%RETRY%CG" in table, "a group's own topics are made in any case"
+
+    run(scenario())

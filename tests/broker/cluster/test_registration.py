@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -392,5 +393,31 @@ def test_of_many_new_topics_a_name_server_that_is_away_is_asked_about_one(
             assert answer.code == 0, answer
         silences = [one for one in caplog.messages if "does not say which topics" in one]
         assert len(silences) == 1, caplog.messages
+
+    run(scenario())
+
+
+def test_the_time_between_registrations_changes_while_the_broker_runs() -> None:
+    async def scenario() -> None:
+        server = await name_server()
+        heard: list[float] = []
+        handlers = server._dispatcher._handlers
+        register = handlers[RequestCode.REGISTER_BROKER]
+
+        def note(request: Command, connection: Connection) -> Any:
+            heard.append(asyncio.get_running_loop().time())
+            return register(request, connection)
+
+        handlers[RequestCode.REGISTER_BROKER] = note
+        settings = {"namesrv_addr": server.address, "register_name_server_period_ms": 50_000}
+        async with running(**settings) as harness:
+            client = await harness.client()
+            body = b"registerNameServerPeriod=20000"
+            answer = await client.call(RequestCode.UPDATE_BROKER_CONFIG, None, body)
+            assert answer.code == 0
+            await asyncio.sleep(200)
+        await server.stop()
+        gaps = [round(after - before) for before, after in pairwise(heard)]
+        assert gaps[-3:] == [20, 20, 20], gaps
 
     run(scenario())

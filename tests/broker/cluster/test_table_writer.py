@@ -215,3 +215,27 @@ def test_before_a_broker_runs_a_change_is_written_at_once(tmp_path: Path) -> Non
     with pytest.raises(Reject, match="the numbers of this broker cannot be written"):
         writer.record_change("n", lambda: undone.append("n"))
     assert undone == ["n"]
+
+
+def test_whoever_waits_for_a_write_that_fails_in_an_unforeseen_way_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that cannot be started, say: nobody may wait for ever."""
+
+    async def scenario() -> None:
+        async with gated(tmp_path) as (harness, _files):
+            client, writer = await harness.client(), harness.broker.state.topics.writer
+            with monkeypatch.context() as patch:
+                patch.setattr(writer, "_write", no_thread)
+                refused = await client.send("New")
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "can't start new thread" in str(refused.remark)
+            assert harness.broker.state.topics.get("New") is None, "it is undone"
+            assert (await client.send("New")).code == 0
+            assert "New" in topics_of(tmp_path)
+
+    run(scenario())
+
+
+def no_thread(_make: object) -> None:
+    raise RuntimeError("can't start new thread")

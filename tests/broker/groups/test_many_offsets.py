@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from broker.commands import Client, pull_header
 from broker.harness import run, running
 from cometmq.broker.groups.consumer_offsets import NO_OFFSET, ConsumerOffsets
+from cometmq.runtime.time_slices import SLICE_S
 from cometmq.store.json_file import JsonFile
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire import fastjson
@@ -98,27 +100,52 @@ def test_what_pulls_noted_of_a_deleted_topic_or_group_is_forgotten() -> None:
     assert offsets.to_json()["pullOffsetTable"] == {}
 
 
-async def longest_turn(work: asyncio.Future[object]) -> float:
-    """The longest iteration of the loop while something is done, seconds of this machine."""
-    time, longest = asyncio.get_running_loop().time, 0.0
-    while not work.done():
-        began = time()
-        await asyncio.sleep(0)
-        longest = max(longest, time() - began)
-    return longest
+def test_the_queues_of_a_group_that_pulls_note_are_bounded_too() -> None:
+    offsets = new_offsets(entries_max=3)
+    for queue_id in range(6):
+        offsets.note_pull("G", "T", queue_id, 2)
+    assert offsets.to_json()["pullOffsetTable"] == {"T@G": {0: 2, 1: 2, 2: 2}}
+    offsets.note_pull("G", "T", 1, 5)
+    assert offsets.pulled("G", "T", 1) == 5
 
 
-def test_others_are_served_while_thirty_thousand_offsets_are_encoded() -> None:
+def test_a_reset_that_finds_no_room_is_refused_and_is_not_pending() -> None:
     async def scenario() -> None:
-        offsets = new_offsets()
+        async with running() as harness:
+            client, offsets = await harness.client(), harness.broker.state.offsets
+            assert (await client.send("T")).code == 0
+            await client.beat("CG", "T")
+            offsets._entries_max = 2
+            fields = {"topic": "T", "group": "CG", "timestamp": "-1"}
+            refused = await client.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields)
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "keeps no more offsets" in str(refused.remark)
+            pending = [queue for queue in range(4) if offsets.has_reset("CG", "T", queue)]
+            assert pending == [0, 1]
+
+    run(scenario())
+
+
+def test_others_have_their_turns_while_thirty_thousand_offsets_are_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a loop whose time goes on by a slice with each look at it."""
+
+    async def scenario() -> None:
+        offsets, looks = new_offsets(), count()
         for number in range(30_000):
             offsets.commit(f"G{number % 100}", f"T{number // 100}", 0, number)
-        times = [1.0]
-        while min(times) > 0.05 and len(times) < 4:  # other programs run as well
-            work: asyncio.Future[object] = asyncio.ensure_future(offsets.encode_in_turns())
-            times.append(await longest_turn(work))
-            assert len(fastjson.loads(await work)["offsetTable"]) == 30_000  # type: ignore[arg-type, call-overload, index]
-        assert min(times) < 0.05
+        work: asyncio.Future[bytes] = asyncio.ensure_future(offsets.encode_in_turns())
+        loop, turns = asyncio.get_running_loop(), 0
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "time", lambda: next(looks) * SLICE_S)
+            while not work.done():
+                await asyncio.sleep(0)
+                turns += 1
+        found = fastjson.loads(await work)
+        assert isinstance(found, dict)
+        assert len(found["offsetTable"]) == 30_000
+        assert turns > 30_000 / 20, "between any few of them"
 
     asyncio.run(scenario())
 

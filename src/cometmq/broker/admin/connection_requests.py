@@ -7,6 +7,7 @@ Java: AdminBrokerProcessor (getConsumerConnectionList, callConsumer).
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from cometmq.broker.requests.large_tables import SMALL_MAX
@@ -14,6 +15,7 @@ from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
 from cometmq.model.subscription import ClientConnection
 from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.wire.bodies.admin import (
     ConsumerConnections,
     connection_entry,
@@ -26,7 +28,12 @@ from cometmq.wire.bodies.broker import (
     encode_subscription,
     producer_entry,
 )
-from cometmq.wire.bodies.offset import decode_consumer_status, encode_consumer_status
+from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
+from cometmq.wire.bodies.offset import (
+    consumer_status_entry,
+    decode_consumer_status,
+    encode_consumer_status,
+)
 from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import request as new_request
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
     from cometmq.broker.requests.large_tables import LargeTableAnswers
+    from cometmq.model.queue import MessageQueue
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -53,6 +61,9 @@ FORWARD_S = 10.0
 
 STATUS_S = 5.0
 """How long a consumer may take to report its offsets, seconds."""
+
+STATUS_BYTES_MAX = 256 * 1024
+"""Longest report of them: about 3,000 queues. One above 32 KiB is read in a thread."""
 
 _ANSWERS_SINCE = 62
 """Clients of this version and later answer such questions."""
@@ -67,6 +78,7 @@ class ConnectionRequests:
         self._large_tables = large_tables
         self._clients = clients
         self._store = store
+        self._warnings = RateLimitedLog(logging.getLogger(__name__))
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
@@ -132,7 +144,10 @@ class ConnectionRequests:
         return Reply(body=encode_subscription(header.group, header.topic, found))
 
     async def consumer_status(self, request: Command, _connection: Connection) -> Reply:
-        """Ask a group's consumers, or one of them, for the offsets they hold (223)."""
+        """Ask a group's consumers, or one of them, for the offsets they hold (223).
+
+        Who does not answer, or answers something else, is left out.
+        """
         header = GetConsumerStatusRequestHeader.decode(request.ext)
         group = self._clients.consumers.get(header.group)
         if group is None:
@@ -147,14 +162,37 @@ class ConnectionRequests:
         }
         question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
         answers = await asyncio.gather(
-            *(_status(connection, question) for connection in asked.values())
+            *(self._status(connection, question) for connection in asked.values())
         )
-        offsets = {
-            client_id: decode_consumer_status(answer.body)[0]
-            for client_id, answer in zip(asked, answers, strict=True)
-            if answer is not None
-        }
-        return Reply(body=encode_consumer_status({}, offsets))
+        entries = (
+            consumer_status_entry(client_id, offsets)
+            for client_id, offsets in zip(asked, answers, strict=True)
+            if offsets is not None
+        )
+        empty = encode_consumer_status({}, {})
+        return Reply(body=await self._large_tables.fill("consumerTable", empty, entries))
+
+    async def _status(
+        self, connection: Connection, question: Header
+    ) -> dict[MessageQueue, int] | None:
+        """The offsets that one consumer holds; None when it says nothing that can be read."""
+        command = new_request(Code.GET_CONSUMER_STATUS_FROM_CLIENT, 0, question)
+        try:
+            answer = await connection.request(command, STATUS_S)
+            body = answer.body
+            if answer.code or not body:
+                return None
+            if len(body) > STATUS_BYTES_MAX:
+                raise ProtocolError(f"{len(body)} bytes, where {STATUS_BYTES_MAX} may be")
+            if len(body) > LENIENT_BYTES_MAX:
+                return (await asyncio.to_thread(decode_consumer_status, body))[0]
+            return decode_consumer_status(body)[0]
+        except RemotingError:
+            return None
+        except ProtocolError as error:
+            text = "%s reports no offsets that can be read: %s"
+            self._warnings.warning(text, connection.addr, error)
+            return None
 
     async def running_info(self, request: Command, _connection: Connection) -> Reply:
         """Ask a consumer what it is doing (307)."""
@@ -195,16 +233,6 @@ class ConnectionRequests:
         except RemotingError as error:
             raise Reject(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return Reply(answer.code, body=answer.body, remark=answer.remark)
-
-
-async def _status(connection: Connection, question: Header) -> Command | None:
-    """One consumer's answer; None when it has none."""
-    command = new_request(Code.GET_CONSUMER_STATUS_FROM_CLIENT, 0, question)
-    try:
-        answer = await connection.request(command, STATUS_S)
-    except RemotingError:
-        return None
-    return answer if answer.code == 0 and answer.body else None
 
 
 def _connections(members: Iterable[tuple[Connection, Member]]) -> Iterator[ClientConnection]:

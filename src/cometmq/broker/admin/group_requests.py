@@ -184,6 +184,9 @@ class GroupRequests:
                     f"the attribute {next(iter(config.attributes))} of a group is not supported "
                     "by this broker",
                 )
+        new = {one.group_name for one in wanted if self._groups.get(one.group_name) is None}
+        if new:
+            self._groups.require_room(len(new))
         for config in wanted:
             before = self._groups.get(config.group_name)
             kept = before.attributes if before else {}

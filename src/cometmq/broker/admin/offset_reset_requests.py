@@ -177,7 +177,12 @@ class OffsetResetRequests:
         if not targets:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the topic {topic} has no queue to reset")
         for number, (queue_id, offset) in enumerate(targets.items(), 1):
-            self._offsets.reset(group, topic, queue_id, offset)
+            if not self._offsets.reset(group, topic, queue_id, offset):
+                raise Reject(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"queue {queue_id} of {topic} is not reset, nor those behind it: this broker "
+                    "keeps no more offsets; delete groups or topics that nobody uses",
+                )
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         self._held_pulls.wake_topic(topic)

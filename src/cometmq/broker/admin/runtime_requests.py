@@ -17,6 +17,7 @@ from cometmq.net.handler import Reply
 from cometmq.wire.bodies.name_lists import encode_kv_table
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import VERSION
+from cometmq.wire.records import log_record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -179,7 +180,7 @@ class RuntimeRequests:
     def _earliest_ms(self, context: ReadContext) -> int:
         """When the oldest message of the log was stored; -1 for an empty log."""
         record = context.record_at(self._store.min_phy_offset)
-        return int.from_bytes(record[56:64], "big") if record and not record[39] & 0x10 else -1
+        return log_record.decode(record).store_ms if record else -1
 
 
 def _rates(*totals: TrafficTotal) -> str:

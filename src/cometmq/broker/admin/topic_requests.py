@@ -258,6 +258,8 @@ class TopicRequests:
             raise _is_elsewhere(found)
         configs = shaped()
         new = {name: one for name, one in new.items() if topics.get(name) is None}
+        if new:
+            topics.require_room(len(new))
         for config in configs:
             topics.put(config)
         checks = 0

@@ -116,8 +116,8 @@ class NamesrvRegistration:
     async def run(self) -> None:
         """Register every period and after every change, for ever."""
         least_s, most_s = _PERIOD_S
-        period_s = self._settings.register_name_server_period_ms / 1000
         while True:
+            period_s = self._settings.register_name_server_period_ms / 1000
             wait_s = RETRY_S if self._unreachable else min(max(period_s, least_s), most_s)
             try:
                 async with asyncio.timeout(wait_s):

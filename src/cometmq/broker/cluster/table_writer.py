@@ -2,8 +2,8 @@
 
 Changes count in memory at once. One write carries all changes that came while the last one was
 under way, so any number of changes costs two writes. `flushed` waits until they are on disk.
-Invariants: writes follow the order of the changes, one at a time; changes that the disk refuses are
-undone, newest first, and those who wait for them get the error.
+Invariants: writes follow the order of the changes, one at a time; changes that are not written,
+whatever the reason, are undone, newest first, and those who wait for them get the error.
 Java: ConfigManager.persist, which its threads wait for one after the other.
 """
 
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class _WriteBatch:
-    """Changes that one write makes durable; `outcome` is the disk's error, or None."""
+    """Changes that one write makes durable; `outcome` is the error of the write, or None."""
 
     def __init__(self) -> None:
         self.undo: list[Callable[[], None]] = []
         self.names: set[str] = set()
-        self.outcome: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
 
 class TableWriter:
@@ -101,10 +101,10 @@ class TableWriter:
             while self._next is not None:
                 assert self._current is None, "two writes of one table at a time"
                 batch, self._current, self._next = self._next, self._next, None
-                error: OSError | None = None
+                error: Exception | None = None
                 try:
                     await asyncio.to_thread(self._write, self._snapshot())
-                except OSError as problem:
+                except Exception as problem:  # noqa: BLE001 - no thread to be had, say
                     error = problem
                 self._finish(batch, error)
         finally:
@@ -113,11 +113,13 @@ class TableWriter:
     def _write(self, make: Callable[[], bytes]) -> None:
         self._file.write(make())
 
-    def _finish(self, batch: _WriteBatch, error: OSError | None) -> None:
+    def _finish(self, batch: _WriteBatch, error: Exception | None) -> None:
         self._current = None
         finished = [batch]
         if error is not None:
-            log.warning("the %s of this broker cannot be written: %s", self._what, error)
+            bug = None if isinstance(error, OSError) else error
+            text = "the %s of this broker cannot be written: %s"
+            log.warning(text, self._what, error, exc_info=bug)
             if self._next is not None:  # it was made on top of what is undone now
                 finished, self._next = [self._next, batch], None
             for each in finished:
@@ -130,9 +132,9 @@ class TableWriter:
                 notify()
 
 
-def not_written(what: str, error: OSError) -> Reject:
+def not_written(what: str, error: Exception) -> Reject:
     """The refusal of a change that the disk does not take."""
+    reason = getattr(error, "strerror", None) or error
     return Reject(
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        f"the {what} of this broker cannot be written: {error.strerror or error}",
+        ResponseCode.SERVICE_NOT_AVAILABLE, f"the {what} of this broker cannot be written: {reason}"
     )

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOPICS_MAX = 200_000
-"""Topics of one broker; beyond it none is created."""
-
-_UNIT = 1
-_UNIT_SUBSCRIBED = 2
+"""Topics of one broker; beyond it clients and administrators create none. The broker's own, and the
+retry and dead-letter topics of its groups, are made in any case."""
 
 
 class Topics:
@@ -107,6 +105,15 @@ class Topics:
         self._changed(topic, before)
         return True
 
+    def require_room(self, count: int = 1) -> None:
+        """Raise Reject where so many more topics would be more than `TOPICS_MAX`."""
+        if len(self.table) + count > TOPICS_MAX:
+            raise Reject(
+                ResponseCode.SYSTEM_ERROR,
+                f"this broker has {len(self.table)} topics, the limit is {TOPICS_MAX}: delete "
+                "those that nobody uses",
+            )
+
     def ensure(
         self, topic: str, queue_nums: int, *, order: bool = False, sys_flag: int = 0
     ) -> TopicConfig:
@@ -130,13 +137,11 @@ class Topics:
 
         It gets the lesser of `queue_nums` and the lender's write queues, and the lender's
         permissions but for the inherit bit. An unknown retry topic gets one queue in any case.
-        Raises Reject where that would be no queue at all.
+        Raises Reject where that would be no queue at all, or a topic too many.
         """
         lender = self.table.get(default_topic)
         if default_topic == names.DEFAULT_TOPIC and not self.auto_create:
             lender = None
-        if len(self.table) >= TOPICS_MAX:
-            return None
         if lender and permission.is_inherited(lender.perm):
             queues = min(queue_nums, lender.write_queue_nums)
             if queues <= 0:
@@ -145,19 +150,21 @@ class Topics:
                     f"the topic {topic} cannot be created with {queues} queues; "
                     f"{queue_nums} were asked for, {default_topic} lends {lender.write_queue_nums}",
                 )
+            self.require_room()
             config = replace(
                 lender,
                 topic_name=topic,
                 read_queue_nums=queues,
                 write_queue_nums=queues,
                 perm=lender.perm & ~names.PERM_INHERIT,
-                topic_sys_flag=_UNIT if unit_mode else 0,
+                topic_sys_flag=names.OF_UNIT if unit_mode else 0,
                 attributes={},
             )
             self.put(config)
             return config
         if names.is_retry_topic(topic):
-            return self.ensure(topic, 1, sys_flag=_UNIT_SUBSCRIBED if unit_mode else 0)
+            self.require_room()
+            return self.ensure(topic, 1, sys_flag=names.SUBSCRIBED_BY_UNIT if unit_mode else 0)
         return None
 
     def mark_ordered(self, topics: Iterable[str]) -> None:

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_UNIT_SUBSCRIBED = 2
-
 
 class _SentBack(NamedTuple):
     """What was read for a request: the message, its copy, and, if that is dead, its history."""
@@ -115,7 +113,7 @@ class SendBackHandler:
         if group.retry_queue_nums <= 0:
             return Reply()
         retry_topic = names.retry_topic_of(header.group)
-        sys_flag = _UNIT_SUBSCRIBED if header.unit_mode else 0
+        sys_flag = names.SUBSCRIBED_BY_UNIT if header.unit_mode else 0
         config = self._topics.ensure(retry_topic, group.retry_queue_nums, sys_flag=sys_flag)
         if not permission.is_writable(config.perm):
             raise Reject(ResponseCode.NO_PERMISSION, f"the topic {retry_topic} may not be written")

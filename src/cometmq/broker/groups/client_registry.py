@@ -63,6 +63,7 @@ class ConsumerGroupInfo:
     __slots__ = (
         "consume_from_where",
         "consume_type",
+        "fingerprint",
         "members",
         "message_model",
         "name",
@@ -76,6 +77,8 @@ class ConsumerGroupInfo:
         self.consume_type = ConsumeType.CONSUME_PASSIVELY
         self.message_model = MessageModel.CLUSTERING
         self.consume_from_where = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        self.fingerprint: int | None = None
+        """The subscription fingerprint of the last heartbeat; 0 if it had none, None before."""
 
     def client_ids(self) -> list[str]:
         """The ids of the members, each once."""
@@ -125,13 +128,15 @@ class ClientRegistry:
         self.silence_ms = silence_ms
         self.consumers: dict[str, ConsumerGroupInfo] = {}
         self.producers: dict[str, dict[Connection, Member]] = {}
-        self._producer_ids: dict[str, Connection] = {}
+        self._producer_ids: dict[str, dict[Connection, int]] = {}
+        """Of each producer's id its connections, the one heard last at the end, with how many
+        groups they are in under this id."""
         self._groups_of: dict[Connection, dict[tuple[str, str], int]] = {}
         """The groups of each connection, and what it keeps in each, bytes."""
         self.kept_bytes = 0
         """Memory of all members, about."""
-        self._has_refused = False
-        self._fingerprints: dict[str, int] = {}
+        self._refused: set[str] = set()
+        """The bounds at which groups were ignored, as far as the log says so."""
         self.on_members: Callable[[str], None] = lambda _group: None
         """Called with the group's name when its members or topics changed."""
         self.on_gone: Callable[[str], None] = lambda _group: None
@@ -139,13 +144,18 @@ class ClientRegistry:
 
     def add_producer(self, group: str, client_id: str, connection: Connection) -> None:
         """Note a producer's heartbeat."""
-        if self._note(connection, ("producer", group), _MEMBER_BYTES):
-            self._producer_ids[client_id] = connection
-            self.producers.setdefault(group, {})[connection] = self._member(client_id, connection)
+        if not self._note(connection, ("producer", group), _MEMBER_BYTES):
+            return
+        members = self.producers.setdefault(group, {})
+        if (before := members.get(connection)) is not None:
+            self._forget_id(before.client_id, connection)
+        members[connection] = self._member(client_id, connection)
+        connections = self._producer_ids.setdefault(client_id, {})
+        connections[connection] = connections.pop(connection, 0) + 1
 
     def find_producer(self, client_id: str) -> Connection | None:
-        """The newest connection on which a client of this id is a producer."""
-        return self._producer_ids.get(client_id)
+        """The connection heard last on which a client of this id is a producer."""
+        return next(reversed(self._producer_ids.get(client_id, {})), None)
 
     def add_consumer(
         self,
@@ -153,6 +163,7 @@ class ClientRegistry:
         client_id: str,
         connection: Connection,
         *,
+        fingerprint: int = 0,
         keep_subscriptions: bool = False,
     ) -> None:
         """Note a consumer's heartbeat; calls `on_members` when connections or topics changed."""
@@ -173,30 +184,22 @@ class ClientRegistry:
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
+        group.fingerprint = fingerprint
         if not keep_subscriptions and group.subscribe(data.subscriptions):
             changed = True
         if changed:
             self.on_members(data.group_name)
 
     def is_fingerprint_new(self, group: str, fingerprint: int, *, is_light: bool) -> bool:
-        """Whether the group's last heartbeat had another subscription fingerprint; notes this one.
+        """Whether the group's last heartbeat had another subscription fingerprint.
 
         A heartbeat without one counts as 0. A light heartbeat, which has no subscriptions, is new
         when none came before: after a restart, say, the broker knows nothing of the group.
         """
-        before = self._fingerprints.get(group)
-        self._fingerprints[group] = fingerprint
-        return is_light if before is None else before != fingerprint
-
-    def touch(self, client_id: str, connection: Connection) -> bool:
-        """Note a heartbeat without groups; False when the client is not known."""
-        groups = self._groups_of.get(connection)
-        if not groups:
-            return False
-        for kind, name in groups:
-            members = self._members(kind, name)
-            members[connection] = self._member(client_id, connection, members[connection].settings)
-        return True
+        known = self.consumers.get(group)
+        if known is None or known.fingerprint is None:
+            return is_light
+        return known.fingerprint != fingerprint
 
     def remove(self, kind: str, name: str, connection: Connection) -> None:
         """Remove a connection from a group ("producer" or "consumer"); calls `on_members`."""
@@ -205,14 +208,18 @@ class ClientRegistry:
         member = members.pop(connection, None)
         if member is None:
             return
-        self._forget_id(kind, member.client_id, connection)
+        if kind == "producer":
+            self._forget_id(member.client_id, connection)
         if not members:
             self._forget_group(kind, name)
         if kind == "consumer":
             self.on_members(name)
 
     def sweep(self) -> list[Connection]:
-        """Remove clients silent for too long; return their connections, to be closed."""
+        """Remove clients silent for too long; return their connections, to be closed.
+
+        Calls `on_members` of their groups: others take over their queues at once.
+        """
         oldest = self._monotonic_ms() - self.silence_ms
         silent = [
             (kind, name, connection)
@@ -221,20 +228,16 @@ class ClientRegistry:
             if self._members(kind, name)[connection].heard_ms < oldest
         ]
         for kind, name, connection in silent:
-            self._leave(connection, (kind, name))
-            members = self._members(kind, name)
-            member = members.pop(connection)
-            self._forget_id(kind, member.client_id, connection)
-            if not members:
-                self._forget_group(kind, name)
+            self.remove(kind, name, connection)
         return list(dict.fromkeys(connection for _, _, connection in silent))
 
-    def _forget_id(self, kind: str, client_id: str, connection: Connection) -> None:
-        """Forget a client id when its connection has left its last producer group."""
-        is_left = kind == "producer" and self._producer_ids.get(client_id) is connection
-        if is_left and not any(
-            kind == "producer" for kind, _ in self._groups_of.get(connection, ())
-        ):
+    def _forget_id(self, client_id: str, connection: Connection) -> None:
+        """Note that a connection is in one producer group less under this client id."""
+        connections = self._producer_ids[client_id]
+        connections[connection] -= 1
+        if not connections[connection]:
+            del connections[connection]
+        if not connections:
             del self._producer_ids[client_id]
 
     def _forget_group(self, kind: str, name: str) -> None:
@@ -242,7 +245,6 @@ class ClientRegistry:
             del self.producers[name]
         else:
             del self.consumers[name]
-            self._fingerprints.pop(name, None)
             self.on_gone(name)
 
     def _note(self, connection: Connection, key: tuple[str, str], size: int) -> bool:
@@ -253,9 +255,10 @@ class ClientRegistry:
             connection.on_close(self._drop)
         more = size - groups.get(key, 0)
         if key not in groups and len(groups) >= GROUPS_PER_PEER_MAX:
+            self._refuse(f"a connection is in {GROUPS_PER_PEER_MAX} groups", connection)
             return False
         if self.kept_bytes + more > KEPT_BYTES_MAX:
-            self._warn_of_size(connection)
+            self._refuse(f"heartbeats keep {KEPT_BYTES_MAX} bytes", connection)
             return False
         groups[key] = size
         self.kept_bytes += more
@@ -265,13 +268,14 @@ class ClientRegistry:
         self.kept_bytes -= self._groups_of.get(connection, {}).pop(key, 0)
         assert self.kept_bytes >= 0, "a member has left twice"
 
-    def _warn_of_size(self, connection: Connection) -> None:
-        if not self._has_refused:
-            self._has_refused = True
+    def _refuse(self, bound: str, connection: Connection) -> None:
+        """Say, once for each bound, that a client's groups are ignored."""
+        if bound not in self._refused:
+            self._refused.add(bound)
             log.warning(
-                "the heartbeats of all clients keep %d bytes, and no more are taken: %s is the "
-                "first whose groups are ignored",
-                self.kept_bytes,
+                "%s, and no more are taken: %s is the first whose groups are ignored; spread "
+                "them over more clients or brokers",
+                bound,
                 connection.addr,
             )
 

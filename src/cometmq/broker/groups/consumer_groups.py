@@ -15,7 +15,7 @@ from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
-from cometmq.rules.name_validation import group_name_problem
+from cometmq.rules.name_validation import group_name_problem, topic_name_problem
 from cometmq.store.json_file import JsonTable
 from cometmq.wire.bodies.group import group_fields, group_table_of
 from cometmq.wire.bodies.topic import version_fields
@@ -64,10 +64,12 @@ class ConsumerGroups:
 
         Raises Reject (SUBSCRIPTION_GROUP_NOT_EXIST).
         """
-        config = self.table.get(group) or self._create(group)
-        if config is None:
-            raise missing(group)
-        return config
+        return self.table.get(group) or self._create(group)
+
+    def require_room(self, count: int) -> None:
+        """Raise Reject where so many more groups would be more than `GROUPS_MAX`."""
+        if len(self.table) + count > GROUPS_MAX:
+            raise Reject(ResponseCode.SYSTEM_ERROR, self._too_many())
 
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Create or change a group."""
@@ -92,8 +94,10 @@ class ConsumerGroups:
     def forbid(self, group: str, topic: str, *, is_forbidden: bool) -> None:
         """Forbid a group to read a topic, or allow it again.
 
-        Raises Reject (SYSTEM_ERROR) beyond `FORBIDDEN_MAX` topics of all groups.
+        Raises Reject for a name that none has, and beyond `FORBIDDEN_MAX` topics of all groups.
         """
+        if problem := group_name_problem(group) or topic_name_problem(topic):
+            raise Reject(ResponseCode.INVALID_PARAMETER, problem)
         before = self.forbidden.get(group, {})
         bits = before.get(topic, 0) & ~_READ_FORBIDDEN
         if is_forbidden:
@@ -105,8 +109,14 @@ class ConsumerGroups:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR, f"{FORBIDDEN_MAX} topics are forbidden to groups already"
             )
-        self.forbidden[group] = topics
-        self._changed(group, partial(self.forbidden.__setitem__, group, before))
+        self._set_forbidden(group, topics)
+        self._changed(group, partial(self._set_forbidden, group, before))
+
+    def _set_forbidden(self, group: str, topics: dict[str, int]) -> None:
+        if topics:
+            self.forbidden[group] = topics
+        else:
+            self.forbidden.pop(group, None)
 
     def _snapshot(self) -> Callable[[], bytes]:
         before: dict[str, object] = {
@@ -115,12 +125,22 @@ class ConsumerGroups:
         }
         return partial(self._entries.encode, before, dict(self.table))
 
-    def _create(self, group: str) -> SubscriptionGroupConfig | None:
-        if not self.auto_create or len(self.table) >= GROUPS_MAX or group_name_problem(group):
-            return None
+    def _create(self, group: str) -> SubscriptionGroupConfig:
+        if not self.auto_create:
+            raise missing(group)
+        if problem := group_name_problem(group):
+            raise missing(group, problem)
+        if len(self.table) >= GROUPS_MAX:
+            raise missing(group, self._too_many())
         config = SubscriptionGroupConfig(group_name=group)
         self.put(config)
         return config
+
+    def _too_many(self) -> str:
+        return (
+            f"this broker has {len(self.table)} groups, the limit is {GROUPS_MAX}: delete those "
+            "that nobody uses"
+        )
 
     def _load(self, stored: GroupTable | None) -> None:
         if stored is not None:
@@ -150,9 +170,9 @@ class ConsumerGroups:
             self.forbidden[group] = forbidden
 
 
-def missing(group: str) -> Reject:
-    """The refusal of a request that names an unknown group."""
-    return Reject(
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-        f"the group {group[:64]} does not exist on this broker",
-    )
+def missing(group: str, why: str = "") -> Reject:
+    """The refusal of a request that names an unknown group; `why` it is not made by first use."""
+    remark = f"the group {group[:64]} does not exist on this broker"
+    if why:
+        remark += f" and is not made: {why}"
+    return Reject(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

@@ -100,20 +100,25 @@ class ConsumerOffsets:
         """Remember where a pull ended."""
         key = f"{topic}@{group}"
         queues = self._pulled.get(key)
-        if queues is None:
+        if queues is None or queue_id not in queues:
             if self._pulled_entries >= self._entries_max:
                 return  # it is shown only; the committed offset stands in for it
-            queues = self._pulled[key] = {}
-            self._index(key)
-        if queue_id not in queues:
             self._pulled_entries += 1
+            if queues is None:
+                queues = self._pulled[key] = {}
+                self._index(key)
         queues[queue_id] = next_offset
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Move the group: committed at once, fetched by the next pull of the queue."""
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Move the group: committed at once, fetched by the next pull of the queue.
+
+        False: nothing is done, there are too many offsets.
+        """
         key = f"{topic}@{group}"
+        if not self._set(key, queue_id, offset):
+            return False
         self._resets.setdefault(key, {})[queue_id] = offset
-        self._set(key, queue_id, offset)
+        return True
 
     @property
     def has_resets(self) -> bool:
@@ -302,12 +307,13 @@ class ConsumerOffsets:
             if at and "@" not in group:
                 yield topic, group, queues
 
-    def _set(self, key: str, queue_id: int, offset: int) -> None:
+    def _set(self, key: str, queue_id: int, offset: int) -> bool:
+        """Whether there was room for it."""
         queues = self._committed.get(key)
         if queues is None or queue_id not in queues:
             if self._entries >= self._entries_max:
                 self._refuse(key)
-                return
+                return False
             self._entries += 1
             if queues is None:
                 queues = self._committed[key] = {}
@@ -317,6 +323,7 @@ class ConsumerOffsets:
         self._commits += 1
         if self._commits % VERSION_STEP == 0:
             self.version = self.version.next(self._now_ms())
+        return True
 
     def _refuse(self, key: str) -> None:
         if not self._has_refused:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.broker.pulls.consumer_filters import LONG_CHARS, filtering_disabled
 from cometmq.errors import BadFilter, ProtocolError, Reject
 from cometmq.model.subscription import CLIENT_ID_CHARS_MAX, SQL92, MessageModel
-from cometmq.model.topic import retry_topic_of
+from cometmq.model.topic import SUBSCRIBED_BY_UNIT, retry_topic_of
 from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
 from cometmq.net.handler import Reply
 from cometmq.rules.filters import sql92_parser, tag_expressions
@@ -64,8 +64,6 @@ _SLICE = 16
 
 GROUP_CHARS_MAX = 255
 """Longest name of a producer's group, as Java's clients have it."""
-
-_UNIT_SUBSCRIBED = 2
 
 
 def _decoded(body: bytes) -> HeartbeatData:
@@ -243,7 +241,11 @@ class HeartbeatHandler:
                 consumer.group_name, beat.heartbeat_fingerprint, is_light=is_light
             )
             self._clients.add_consumer(
-                consumer, beat.client_id, connection, keep_subscriptions=is_light
+                consumer,
+                beat.client_id,
+                connection,
+                fingerprint=beat.heartbeat_fingerprint,
+                keep_subscriptions=is_light,
             )
             if not is_light:
                 self._filters.register(consumer.group_name, consumer.subscriptions)
@@ -342,7 +344,7 @@ class HeartbeatHandler:
                 for sub in consumer.subscriptions
                 if (found := self._topics.get(sub.topic)) is not None
             )
-            flag = _UNIT_SUBSCRIBED if consumer.unit_mode else 0
+            flag = SUBSCRIBED_BY_UNIT if consumer.unit_mode else 0
             self._topics.ensure(topic, config.retry_queue_nums, order=order, sys_flag=flag)
         return True
 

@@ -65,6 +65,11 @@ def encode_consumer_status(
     return fastjson.dumps(fields)
 
 
+def consumer_status_entry(client_id: str, held: Mapping[MessageQueue, int]) -> bytes:
+    """One entry of `consumerTable` in the answer to 223."""
+    return fastjson.dumps({client_id: shape.queue_keys(held)})[1:-1]
+
+
 def decode_consumer_status(
     data: bytes,
 ) -> tuple[dict[MessageQueue, int], dict[str, dict[MessageQueue, int]]]:
