@@ -1,7 +1,9 @@
 """Generated plans of failures, and what became of them: by a push consumer, and on Spark.
 
 A handler fails as its plan says, by the attempt that the message itself says it is, so it does the
-same in any process. Every call is a line of a file.
+same in any process. Every call is a line of a file. A plan has each kind of failure twice, and the
+policies of a case are shifted by one class of errors from case to case: so many shifts as there are
+policies give each class each policy.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broker.commands import send_header
 from client.short_delay_cluster import until
-from cometmq import Admin, LitePullConsumer, Message, OnFailure, Producer, RetryLater
+from cometmq import Admin, ConsumeStatus, InvalidMessage, LitePullConsumer, OnFailure, RetryLater
 from cometmq.errors import CometError
+from cometmq.net.blocking_channel import BlockingChannel
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from cometmq import FailurePolicy, MessageExt
     from spark.live import Live
@@ -28,8 +34,18 @@ ERRORS: dict[str, type[BaseException]] = {
     "value": ValueError,
     "lookup": KeyError,
     "os": OSError,
+    "exit": SystemExit,
     "later": RetryLater,
+    "status": RetryLater,
+    "wrong": RetryLater,
+    "unreadable": InvalidMessage,
 }
+"""How a message fails, and the class of errors whose policy says what becomes of it.
+
+"later" says that the messages before it are done, "status" and "wrong" are returned, and no handler
+gets what is unreadable.
+"""
+CLASSES = tuple(dict.fromkeys(ERRORS.values()))
 FOR_EVER = 1000
 WAIT_S = 60
 
@@ -50,16 +66,17 @@ class Plan:
     failures: Mapping[str, Failure]
 
 
-def generated(seed: int, keys: int = 4, each: int = 5, failing: float = 0.3) -> Plan:
-    """A plan that follows from its seed."""
+def generated(seed: int, endless: Collection[str] = (), keys: int = 4, each: int = 7) -> Plan:
+    """A plan that follows from its seed; what fails by one of `endless` is never given up."""
     dice = random.Random(seed)
     bodies = [f"{chr(97 + key)}-{number}" for number in range(each) for key in range(keys)]
-    failures = {
-        body: Failure(dice.choice((1, 2, FOR_EVER)), dice.choice(sorted(ERRORS)))
-        for body in bodies
-        if dice.random() < failing
-    }
-    return Plan(tuple(bodies), failures)
+    wanted = [
+        Failure(times, error)
+        for error in ERRORS
+        for times in (1, 2 if error in endless else FOR_EVER)
+        if error != "unreadable" or error not in endless  # nothing makes it readable
+    ]
+    return Plan(tuple(bodies), dict(zip(dice.sample(bodies, len(wanted)), wanted, strict=True)))
 
 
 @dataclass
@@ -70,7 +87,7 @@ class PlannedHandler:
     path: str
     ends_process_at: str = ""
 
-    def __call__(self, messages: list[MessageExt]) -> None:
+    def __call__(self, messages: list[MessageExt]) -> Any:
         for at, message in enumerate(messages):
             body = message.body.decode()
             failure = self.plan.failures.get(body)
@@ -83,7 +100,12 @@ class PlannedHandler:
                 assert failure is not None
                 if failure.error == "later":
                     raise RetryLater(body, done=at)
+                if failure.error == "status":
+                    return ConsumeStatus.RECONSUME_LATER
+                if failure.error == "wrong":
+                    return len(body)
                 raise ERRORS[failure.error](body)
+        return None
 
     def note(self, *what: object) -> None:
         line = json.dumps(what) + "\n"
@@ -188,26 +210,50 @@ def _letters(live: Live, group: str) -> dict[Any, Any]:
 
 
 def send(live: Live, topic: str, plan: Plan) -> None:
-    with Producer("senders", namesrv=live.namesrv) as producer:
-        producer.send_many(
-            [
-                Message(topic, body.encode(), sharding_key=body.partition("-")[0])
-                for body in plan.bodies
-            ]
-        )
+    """Send a plan in its order; the keys share two queues."""
+    with BlockingChannel(live.broker) as channel:
+        for body in plan.bodies:
+            failure, key = plan.failures.get(body), body.partition("-")[0]
+            is_broken = failure is not None and failure.error == "unreadable"
+            header = send_header(
+                topic,
+                queue_id=ord(key) % 2,
+                sys_flag=sysflag.COMPRESSED if is_broken else 0,
+                properties={"__SHARDINGKEY": key, "UNIQ_KEY": f"{topic}.{body}"},
+            )
+            answer = channel.call(RequestCode.SEND_MESSAGE_V2, header, body.encode())
+            assert answer.code == 0, answer
 
 
-LAST_FAILURE = {"dead": 1, "skip": 1, "retry-skip": 2, "store": 1, "retry": 1, "block": 10**9}
+LAST_FAILURE = {
+    "dead": 1, "skip": 1, "retry-skip": 2, "store": 1, "retry": 1, "default": 1, "block": 10**9
+}  # fmt: skip
 """By policy: what `reconsume_times` is at the call after which a message is given up."""
-POLICIES = ("dead", "skip", "retry-skip", "store", "retry")
+POLICIES = ("dead", "skip", "retry-skip", "store", "retry", "default")
+DEAD = {"dead", "retry", "default"}
+MAX_ATTEMPTS = 2
+"""What "default" means, where nobody chose a policy."""
 
 
-def policy(name: str, sink: Stored) -> FailurePolicy:
-    """The policies of the tests, by name."""
+def policies_of(order: str) -> tuple[str, ...]:
+    """The policies that both engines carry out in an order; in order a batch cannot block."""
+    return (*POLICIES, "block") if order == "none" else POLICIES
+
+
+def shifted(order: str, shift: int) -> dict[type[BaseException], str]:
+    """The policy of each class of errors."""
+    names = policies_of(order)
+    return {kind: names[(at + shift) % len(names)] for at, kind in enumerate(CLASSES)}
+
+
+def policy(name: str, sink: Stored) -> FailurePolicy | None:
+    """The policies of the tests, by name; None: nobody chose one."""
     return {
         "dead": OnFailure.dead_letter(after=2),
         "skip": OnFailure.skip(after=2),
         "retry-skip": OnFailure.retry(2, OnFailure.skip(), pause_ms=10),
         "store": OnFailure.store(sink, after=2),
         "retry": OnFailure.retry(1, pause_ms=10, pause_most_ms=20),
+        "block": OnFailure.block(),
+        "default": None,
     }[name]

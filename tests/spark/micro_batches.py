@@ -6,6 +6,7 @@ a Java machine; `test_spark_handlers.py` has the same with Spark itself.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cometmq.spark.handling import listen as listens
@@ -15,7 +16,7 @@ from cometmq.spark.source import source_options
 from cometmq.spark.source.stream_reader import StreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from spark.live import Live
 
@@ -42,7 +43,11 @@ class Here:
 
 
 class NotReported(Exception):
-    """A batch whose outcome was lost: a driver that died before it noted the end."""
+    """A batch whose outcome was lost, for the reason that is named."""
+
+
+UNNOTED, AMID = "before the batch is noted", "amid its messages"
+"""When processes may die: the driver once all is handled; a worker once half of it is."""
 
 
 class MicroBatches:
@@ -63,9 +68,11 @@ class MicroBatches:
         self.batches = 0
         self.start()
 
-    def start(self) -> None:
+    def start(self, handler: Callable[..., Any] | None = None, **changed: Any) -> None:
         """Start it, with new processes; what was planned and not done is replayed."""
-        live, group, topic, handler, wait_most_s, settings = self._given
+        live, group, topic, known, wait_most_s, settings = self._given
+        handler, settings = handler or known, {**settings, **changed}
+        self._given = (live, group, topic, handler, wait_most_s, settings)
         forget_worker_clients()
         self.job, read = listens.prepare(
             group,
@@ -81,8 +88,11 @@ class MicroBatches:
         if self._done is None:
             self._done = self.reader.initialOffset()
 
-    def run_batch(self, *, is_reported: bool = True) -> bool:
-        """Run the next batch, or the last one again; whether there was one."""
+    def run_batch(self, dies: str = "") -> bool:
+        """Run the next batch, or the last one again; whether there was one.
+
+        With `dies` raise NotReported where that is.
+        """
         assert self._done is not None
         end = self._planned
         if end is None:
@@ -91,10 +101,17 @@ class MicroBatches:
             return False
         self._planned = end
         self.batches += 1
-        parts = self.reader.partitions(self._done, end)
-        problems = [handle(self.job, self.reader.read(part))[1] for part in parts]
+        problems = []
+        for part in self.reader.partitions(self._done, end):
+            rows: Iterable[Any] = self.reader.read(part)
+            problems.append(handle(self.job, _first_half(rows) if dies == AMID else rows)[1])
         assert not any(problems), problems
-        if not is_reported:
-            raise NotReported
+        if dies:
+            raise NotReported(dies)
         self._done, self._planned = end, None
         return True
+
+
+def _first_half(batches: Iterable[Any]) -> Iterable[Any]:
+    for batch in islice(batches, 1):
+        yield batch.slice(0, (batch.num_rows + 1) // 2)

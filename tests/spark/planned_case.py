@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from cometmq import Admin, BreakerLimits, OnFailure, PushConsumer
+from cometmq import Admin, BreakerLimits, PushConsumer
 from spark import handler_plans as plans
 from spark.handler_plans import ERRORS, PlannedHandler, Stored, calls_of, dead_count
 
@@ -24,28 +24,29 @@ ORDERS = ("none", "queue", "key")
 class PlannedCase:
     """One plan, the policies of its errors, and two groups that handle the same messages."""
 
-    def __init__(self, live: Live, root: Path, seed: int, order: str) -> None:
-        dice = random.Random(seed)
+    def __init__(self, live: Live, root: Path, shift: int, order: str, seed: int = 0) -> None:
+        dice = random.Random(f"{seed} {shift}")
         self.live, self.order, self.root = live, order, root
-        self.plan = plans.generated(seed)
-        self.names = dict(zip(ERRORS, dice.sample(plans.POLICIES, len(ERRORS)), strict=True))
+        self.names = plans.shifted(order, shift)
+        endless = {error for error, kind in ERRORS.items() if self.names[kind] == "block"}
+        self.plan = plans.generated(dice.randrange(10**6), endless)
         self.topic = live.make_topic(f"Planned{next(_numbers)}", 2)
         # concurrently a message fails with its neighbours, and which these are is chance
         self.batch_size = 1 if order == "none" else dice.choice((1, 1, 3))
+        self.dies_at = dice.choice([body for body in self.plan.bodies if self._is_handled(body)])
         plans.send(live, self.topic, self.plan)
 
     def settings(self, group: str) -> dict[str, Any]:
         sink = Stored(self.path(group))
+        chosen = {kind: plans.policy(name, sink) for kind, name in self.names.items()}
         return {
             "order": self.order,
             "consume_from": "first",
             "suspend_ms": 20,
             "breaker": CALM if self.order == "key" else None,
             "batch_size": self.batch_size,
-            "on_failure": {
-                ERRORS[error]: plans.policy(name, sink) for error, name in self.names.items()
-            }
-            | {Exception: OnFailure.retry(1)},
+            "max_attempts": plans.MAX_ATTEMPTS,
+            "on_failure": {kind: one for kind, one in chosen.items() if one is not None},
         }
 
     def path(self, group: str) -> str:
@@ -55,20 +56,16 @@ class PlannedCase:
         return PlannedHandler(self.plan, self.path(group), ends_process_at)
 
     def is_over(self, group: str) -> bool:
-        """Whether each message has come to its end for the group."""
+        """Whether each message has come to its end for the group, as far as that leaves traces."""
         calls = {(body, times, kind) for body, times, kind in calls_of(self.path(group))}
         ends = Counter(kind for _, _, kind in calls)
-        given_up = {
-            (body, plans.LAST_FAILURE[self.names[failure.error]])
-            for body, failure in self.plan.failures.items()
-            if failure.times > plans.LAST_FAILURE[self.names[failure.error]]
-        }
-        dead = sum(
-            self.names[self.plan.failures[body].error] in {"dead", "retry"} for body, _ in given_up
-        )
+        given_up = self._given_up()
+        by = Counter(self.names[ERRORS[self.plan.failures[body].error]] for body in given_up)
+        dead = sum(by[name] for name in plans.DEAD)
         return (
-            all((body, last, "failed") in calls for body, last in given_up)
+            all((body, last, "failed") in calls for body, last in given_up.items() if last >= 0)
             and ends["done"] + len(given_up) == len(self.plan.bodies)
+            and ends["stored"] == by["store"]
             and dead_count(self.live, group) >= dead
         )
 
@@ -83,15 +80,22 @@ class PlannedCase:
             }
         else:
             assert mine == theirs
-        assert self.letters(handled) == self.letters(pushed)
+        assert handled.dead == pushed.dead
 
-    def letters(self, found: plans.Outcome) -> dict[str, dict[str, str]]:
-        """The dead letters; concurrently each group has its own offsets in its retry topic."""
-        own = {"DLQ_ORIGIN_QUEUE_ID", "DLQ_ORIGIN_OFFSET"} if self.order == "none" else set()
-        return {
-            body: {name: value for name, value in pairs.items() if name not in own}
-            for body, pairs in found.dead.items()
-        }
+    def _is_handled(self, body: str) -> bool:
+        failure = self.plan.failures.get(body)
+        return failure is None or failure.error != "unreadable"
+
+    def _given_up(self) -> dict[str, int]:
+        """What is given up, and its `reconsume_times` at its last call; -1 where there is none."""
+        found = {}
+        for body, failure in self.plan.failures.items():
+            last = plans.LAST_FAILURE[self.names[ERRORS[failure.error]]]
+            if not self._is_handled(body):
+                found[body] = -1
+            elif failure.times > last:
+                found[body] = last
+        return found
 
 
 def committed(live: Live, group: str, topic: str) -> int:
@@ -99,7 +103,9 @@ def committed(live: Live, group: str, topic: str) -> int:
         return sum(offset or 0 for offset in admin.group_offsets(group, topic).values())
 
 
-def push(case: PlannedCase, group: str) -> PushConsumer:
-    consumer = PushConsumer(group, namesrv=case.live.namesrv, **case.settings(group))
+def push(case: PlannedCase, group: str, **changed: Any) -> PushConsumer:
+    """A push consumer of the case; `changed` are other settings."""
+    settings = case.settings(group) | changed
+    consumer = PushConsumer(group, namesrv=case.live.namesrv, **settings)
     consumer.subscribe(case.topic, "*", case.handler(group))
     return consumer

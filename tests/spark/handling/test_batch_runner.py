@@ -1,16 +1,22 @@
-"""The same plan of failures through a push consumer and through micro-batches, compared."""
+"""The same plan of failures through a push consumer and through micro-batches, compared.
+
+The cells: each policy of `failure_policy.py` that both engines carry out, by each kind of failure,
+by each death, in each order. `divert`, which a push consumer refuses, has a model of its own in
+`test_diverted_keys.py`; what is refused on Spark is in `test_handler_settings.py`.
+"""
 
 from __future__ import annotations
 
-import random
 from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from client.short_delay_cluster import until
-from spark.handler_plans import WAIT_S
-from spark.micro_batches import MicroBatches, NotReported
+from cometmq import OnFailure
+from spark import handler_plans as plans
+from spark.handler_plans import CLASSES, ERRORS, FOR_EVER, WAIT_S, Failure, Plan
+from spark.micro_batches import AMID, UNNOTED, MicroBatches, NotReported
 from spark.planned_case import ORDERS, PlannedCase, committed, push
 
 if TYPE_CHECKING:
@@ -20,11 +26,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 _numbers = count()
+DEATHS = ("", UNNOTED, AMID)
+CELLS = [(order, shift) for order in ORDERS for shift in range(len(plans.policies_of(order)))]
 
 
-def run_both(case: PlannedCase, lost: frozenset[int] = frozenset()) -> None:
-    """Handle the plan twice; batches whose numbers are in `lost` end before they are noted."""
-    number = next(_numbers)
+def run_both(case: PlannedCase, dies: str = "") -> None:
+    """Handle the plan twice; each batch up to the third dies once, where `dies` says."""
+    number, died = next(_numbers), set()
     pushed, handled = f"pushed{number}", f"handled{number}"
     with push(case, pushed):
         query = MicroBatches(
@@ -32,8 +40,10 @@ def run_both(case: PlannedCase, lost: frozenset[int] = frozenset()) -> None:
         )
 
         def step() -> bool:
+            ends = dies if len(died) < 3 and query.batches not in died else ""
+            died.add(query.batches + 1)
             try:
-                query.run_batch(is_reported=query.batches not in lost)
+                query.run_batch(ends)
             except NotReported:
                 query.start()
             return case.is_over(handled)
@@ -47,27 +57,88 @@ def run_both(case: PlannedCase, lost: frozenset[int] = frozenset()) -> None:
     assert committed(case.live, handled, case.topic) == len(case.plan.bodies)
 
 
+def test_the_cases_are_all_pairs_of_a_policy_and_a_kind_of_failure() -> None:
+    for order in ORDERS:
+        policies = plans.policies_of(order)
+        shifts = range(len(policies))
+        found = {pair for shift in shifts for pair in plans.shifted(order, shift).items()}
+        assert found == {(kind, name) for kind in CLASSES for name in policies}
+    times = plans.generated(0).failures.values()
+    assert {(one.error, one.times) for one in times} == {
+        (error, often) for error in ERRORS for often in (1, FOR_EVER)
+    }
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_plan_of_failures_ends_as_with_a_push_consumer(
     live: Live, tmp_path: Path, order: str
 ) -> None:
-    run_both(PlannedCase(live, tmp_path, 1, order))
+    run_both(PlannedCase(live, tmp_path, 3, order))
 
 
 @pytest.mark.parametrize("order", ["queue", "key"])
 def test_a_replayed_batch_repeats_and_changes_nothing_else(
     live: Live, tmp_path: Path, order: str
 ) -> None:
-    run_both(PlannedCase(live, tmp_path, 2, order), lost=frozenset({0}))
+    run_both(PlannedCase(live, tmp_path, 2, order), UNNOTED)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("seed", range(100, 120))
-def test_many_plans_end_as_with_a_push_consumer(
-    live: Live, tmp_path: Path, order: str, seed: int
+@pytest.mark.parametrize("dies", DEATHS)
+@pytest.mark.parametrize(("order", "shift"), CELLS)
+def test_each_policy_of_each_failure_ends_as_with_a_push_consumer(
+    live: Live, tmp_path: Path, order: str, shift: int, dies: str
 ) -> None:
-    dice = random.Random(seed)
-    lost = frozenset(batch for batch in range(6) if dice.random() < 0.3)
-    run_both(PlannedCase(live, tmp_path, seed, order), lost)
+    run_both(PlannedCase(live, tmp_path, shift, order), dies)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_policy_of_stopping_stops_before_the_message_as_a_push_consumer_does(
+    live: Live, tmp_path: Path, order: str, error: str
+) -> None:
+    case, number = PlannedCase(live, tmp_path, 0, order), next(_numbers)
+    pushed, handled = f"pushed-stop{number}", f"handled-stop{number}"
+    fails = {"a-3": Failure(FOR_EVER, error)}
+    stops = {
+        "on_failure": {
+            ERRORS[error]: OnFailure.retry(1, OnFailure.stop(), pause_ms=10),
+            Exception: OnFailure.dead_letter(),
+        },
+        "batch_size": 1,
+    }
+    goes_on = {"on_failure": OnFailure.skip()}
+    case.topic = live.make_topic(f"Stopping{number}", 2)
+    bodies = tuple(f"{key}-{at}" for at in range(6) for key in "abc")
+    case.plan = Plan(bodies, fails)
+    plans.send(live, case.topic, case.plan)
+
+    with push(case, pushed, **stops) as consumer:
+        assert consumer.wait(WAIT_S), "a push consumer goes on"
+    query = MicroBatches(
+        live, handled, case.topic, case.handler(handled), **(case.settings(handled) | stops)
+    )
+    with pytest.raises(AssertionError, match="its policy is to stop"):
+        until(lambda: run(query), WAIT_S)
+    stopped = [plans.calls_of(case.path(group)) for group in (pushed, handled)]
+    assert not any(("a-3", times, "done") in calls for calls in stopped for times in (0, 1))
+    case.plan = Plan(bodies, fails if error == "unreadable" else {})
+    query.start(case.handler(handled), **goes_on)
+    with push(case, pushed, **goes_on):
+        until(lambda: are_done(case, pushed), WAIT_S)
+        until(lambda: run(query) or are_done(case, handled), WAIT_S)
+    case.judge(pushed, handled)
+
+
+def run(query: MicroBatches) -> None:
+    """Run the next batch, if there is one."""
+    query.run_batch()
+
+
+def are_done(case: PlannedCase, group: str) -> bool:
+    """Whether the handler has ended well with every message that it gets."""
+    done = {body for body, _, kind in plans.calls_of(case.path(group)) if kind == "done"}
+    return done == {body for body in case.plan.bodies if body not in case.plan.failures}

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.commands import send_header
 from cometmq import Admin, MessageQueue, OnFailure
+from cometmq.net.blocking_channel import BlockingChannel
+from cometmq.wire.codes import RequestCode
 from spark import handler_plans as plans
 from spark.handler_plans import FOR_EVER, Failure, Plan, PlannedHandler
-from spark.micro_batches import Here, MicroBatches, NotReported
+from spark.micro_batches import AMID, UNNOTED, Here, MicroBatches, NotReported
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,17 +23,22 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 _numbers = count()
-POLICY = {
-    ValueError: OnFailure.retry(1, OnFailure.divert(), pause_ms=10),
-    Exception: OnFailure.stop(),
-}
-FAILS = {"a-1": Failure(FOR_EVER, "value")}
+DIVERT = OnFailure.retry(1, OnFailure.divert(), pause_ms=10)
+KINDS = [error for error in plans.ERRORS if error != "unreadable"]
 
 
 class Diverting:
     """A query whose handler fails for `a-1`, and what became of its messages."""
 
-    def __init__(self, live: Live, topic: str, root: Path, order: str, batch_size: int = 1) -> None:
+    def __init__(
+        self,
+        live: Live,
+        topic: str,
+        root: Path,
+        order: str,
+        batch_size: int = 1,
+        error: str = "value",
+    ) -> None:
         self.live, self.topic = live, topic
         self.group = f"diverting{next(_numbers)}"
         self.path = str(root / self.group)
@@ -38,11 +46,11 @@ class Diverting:
             live,
             self.group,
             topic,
-            PlannedHandler(Plan((), FAILS), self.path),
+            PlannedHandler(Plan((), {"a-1": Failure(FOR_EVER, error)}), self.path),
             consume_from="first",
             order=order,
             batch_size=batch_size,
-            on_failure=POLICY,
+            on_failure={plans.ERRORS[error]: DIVERT, Exception: OnFailure.stop()},
             suspend_ms=10,
         )
 
@@ -59,7 +67,7 @@ class Diverting:
 
     def dead(self) -> list[tuple[str, str]]:
         letters = plans.letters_of(self.live, self.group)
-        assert all(letter.properties["DLQ_DIVERTED"] == "true" for letter in letters)
+        assert all(letter.properties["DLQ_DIVERTED"] for letter in letters)
         return [(one.body.decode(), one.properties["DLQ_ATTEMPTS"]) for one in letters]
 
 
@@ -91,7 +99,7 @@ def test_a_replayed_batch_sends_no_letter_twice_and_diverts_nothing_before_the_f
     plans.send(live, topic, Plan(("a-0", "b-0", "a-1", "a-2", "b-2"), {}))
     for _ in range(2):
         with pytest.raises(NotReported):
-            case.query.run_batch(is_reported=False)
+            case.query.run_batch(UNNOTED)
         case.query.start()
     assert case.query.run_batch()
     assert case.done("a") == ["a-0"]
@@ -116,14 +124,36 @@ def test_a_letter_without_key_diverts_nothing(live: Live, topic: str, tmp_path: 
     assert [letter.body for letter in plans.letters_of(live, group)] == [b"1"]
 
 
+def test_a_message_of_the_retry_topic_diverts_nothing_and_takes_the_place_of_no_other(
+    live: Live, topic: str, tmp_path: Path
+) -> None:
+    case = Diverting(live, topic, tmp_path, "key")
+    case.handle("a-0")
+    pairs = {"RETRY_TOPIC": topic, "ORIGIN_MESSAGE_ID": "7F0000010FA118B4AAC2000000000001"}
+    pairs |= {"UNIQ_KEY": "came-back", "__SHARDINGKEY": "a"}
+    with BlockingChannel(live.broker) as channel:
+        header = send_header(f"%RETRY%{case.group}", properties=pairs)
+        assert channel.call(RequestCode.SEND_MESSAGE_V2, header, b"a-1").code == 0
+    case.query.start()  # it looks up the retry topic
+    case.handle()
+    live.send(topic, 0, [b"b-0"])  # at the place that the other one had in the retry topic
+    case.handle("a-2")
+    assert case.done("a") == ["a-0", "a-2"]
+    assert case.done("b") == ["b-0"]
+    (letter,) = plans.letters_of(live, case.group)
+    assert letter.body == b"a-1"
+    assert "DLQ_DIVERTED" not in letter.properties
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(21))
 def test_many_keys_are_diverted_whatever_is_replayed(
     live: Live, topic: str, tmp_path: Path, seed: int
 ) -> None:
     dice = random.Random(seed)
-    case = Diverting(live, topic, tmp_path, dice.choice(("queue", "key")), dice.choice((1, 3)))
+    order, batch_size = dice.choice(("queue", "key")), dice.choice((1, 3))
+    case = Diverting(live, topic, tmp_path, order, batch_size, KINDS[seed % len(KINDS)])
     sent: dict[str, list[str]] = {key: [] for key in "abc"}
     for _ in range(4):
         bodies = []
@@ -134,7 +164,7 @@ def test_many_keys_are_diverted_whatever_is_replayed(
         plans.send(live, topic, Plan(tuple(bodies), {}))
         if dice.random() < 0.5:
             with pytest.raises(NotReported):
-                case.query.run_batch(is_reported=False)
+                case.query.run_batch(dice.choice((UNNOTED, AMID)))
             case.query.start()
         case.handle()
     assert case.done("b") == sent["b"]

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from cometmq.client.failures.message_origin import first_place
 from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
 from cometmq.client.producer.prepared_message import prepare_retry
 from cometmq.errors import CometError, RouteNotFound
@@ -41,7 +42,7 @@ _BACK_TIMEOUT_S = 5.0
 _SEND_TIMEOUT_S = 3.0
 _BROKERS_BYTES = 120
 """What a broker may write besides its region and its cluster: other pairs and the checksum."""
-_DROPPED = (Property.TRAN_MSG, Property.DELAY, Property.WAIT)
+_DROPPED = (Property.TRAN_MSG, Property.DELAY, Property.WAIT, Property.DLQ_DIVERTED)
 
 
 class FailedMessageSender:
@@ -75,7 +76,7 @@ class FailedMessageSender:
         one now. `times_max` is its maximum of repeats; None: that of the group.
         """
         if message.is_damaged:  # a copy would get a checksum of its own, and look whole
-            return await self.send_dead_letter(message, queue, reason, message.reconsume_times)
+            return await self.send_dead_letter(message, reason, message.reconsume_times)
         times_max = self._times_max if times_max is None else times_max
         try:
             await self._back(message, queue, delay_level, reason, times_max)
@@ -84,7 +85,7 @@ class FailedMessageSender:
                 "the broker did not take %s back, sending it as a new message: %s", message, error
             )
             if delay_level < 0 or attempts_exhausted(message.reconsume_times, times_max):
-                return await self.send_dead_letter(message, queue, reason, times_max)
+                return await self.send_dead_letter(message, reason, times_max)
             pairs = self._retry_pairs(message, times_max)
             pairs[Property.DELAY] = str(retry_delay_level(delay_level, message.reconsume_times))
             return await self._send(message, pairs)
@@ -93,7 +94,6 @@ class FailedMessageSender:
     async def send_dead_letter(
         self,
         message: MessageExt,
-        queue: MessageQueue,
         reason: str,
         times_max: int | None = None,
         facts: Mapping[str, str] | None = None,
@@ -109,10 +109,14 @@ class FailedMessageSender:
         pairs = self._retry_pairs(message, times_max)
         pairs[Property.DLQ_REASON] = reason
         pairs[Property.DLQ_ATTEMPTS] = str(message.reconsume_times + 1)
-        pairs[Property.DLQ_ORIGIN_TOPIC] = message.topic
-        pairs[Property.DLQ_ORIGIN_QUEUE_ID] = str(queue.queue_id)
-        pairs[Property.DLQ_ORIGIN_OFFSET] = str(message.queue_offset)
-        pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
+        pairs[Property.DLQ_ORIGIN_TOPIC] = pairs[Property.RETRY_TOPIC]
+        pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = (
+            pairs.get(Property.UNIQ_KEY) or pairs[Property.ORIGIN_MESSAGE_ID]
+        )
+        if place := await first_place(self._session, message):
+            queue_id, offset = place
+            pairs[Property.DLQ_ORIGIN_QUEUE_ID] = str(queue_id)
+            pairs[Property.DLQ_ORIGIN_OFFSET] = str(offset)
         pairs[Property.DLQ_FAILED_AT] = str(self._session.clock.now_ms())
         # one above the maximum, so that any broker takes it for a dead letter
         pairs[Property.RECONSUME_TIME] = str(times_max + 1)

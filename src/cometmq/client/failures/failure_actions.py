@@ -101,9 +101,7 @@ class FailureActions:
     ) -> bool:
         if decision.action is FailureAction.DEAD_LETTER:
             times_max = message.reconsume_times
-            return await self._failed_sender.send_dead_letter(
-                message, assigned.queue, outcome.reason, times_max
-            )
+            return await self._failed_sender.send_dead_letter(message, outcome.reason, times_max)
         if decision.action is FailureAction.SKIP:
             log.warning("%s is skipped, as its policy says: %s", message, outcome.reason)
             return True

@@ -2,15 +2,17 @@
 
 They go to the group's dead letters, at the broker of their queue, which keep their order there.
 Owns which keys are diverted. That is read from the letters themselves, so it holds for every
-process, and after any death. Invariants: a key of a queue is diverted from the origin offset of a
-letter on that bears the mark of this policy and lies at or above the offset that the group has
-committed in its dead-letter queue; what has such a letter is not sent again.
+process, and after any death. Invariants: a key of a queue is diverted from the offset on that the
+mark of a letter names, which lies at or above the offset that the group has committed in its
+dead-letter queue; what has such a letter is not sent again. A message of the retry topic has lost
+its place in the order of its key: it diverts nothing, and follows nothing.
 One loop owns it; the threads of handlers only ask.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -21,7 +23,7 @@ from cometmq.errors import BrokerError
 from cometmq.model.message import Property
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import PullStatus
-from cometmq.model.topic import dlq_topic_of
+from cometmq.model.topic import dlq_topic_of, is_retry_topic
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -42,11 +44,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PULL_COUNT = 32
+_MARK = re.compile(r"(.+)/(\d+)/(\d+)")
+"""The value of `DLQ_DIVERTED`: topic, queue id and offset where the message was read."""
 _FOLLOWS = "it follows a message of its key that failed"
 
 
 class _Letter(NamedTuple):
-    """What a letter says of the message it was made of."""
+    """What a letter says of the message it was made of, and where that was read."""
 
     queue: MessageQueue
     offset: int
@@ -89,8 +93,8 @@ class DivertedShardingKeys:
                     raise
                 break  # it comes with the first letter
             for message in result.messages:
-                self._own.discard(letter := self._letter_of(message, broker_name))
-                if message.properties.get(Property.DLQ_DIVERTED):
+                if letter := self._letter_of(message, broker_name):
+                    self._own.discard(letter)
                     known[message.queue_offset] = letter
             if result.next_offset <= at or result.status is PullStatus.NO_NEW_MSG:
                 break
@@ -104,16 +108,19 @@ class DivertedShardingKeys:
         self, message: MessageExt, queue: MessageQueue, outcome: HandlerOutcome
     ) -> bool:
         """Make a message a dead letter whose key is diverted from now on; False: not stored."""
-        facts = {Property.DLQ_DIVERTED: "true"}
+        times, reason = message.reconsume_times, outcome.reason
+        if is_retry_topic(queue.topic):
+            return await self._failed_sender.send_dead_letter(message, reason, times)
+        facts = {Property.DLQ_DIVERTED: f"{queue.topic}/{queue.queue_id}/{message.queue_offset}"}
         if isinstance(outcome.error, NotHandled):
             facts[Property.DLQ_ATTEMPTS] = "0"
         else:
-            log.warning("%s failed: its key is diverted from there on: %s", message, outcome.reason)
+            log.warning("%s failed: its key is diverted from there on: %s", message, reason)
         if not await self._failed_sender.send_dead_letter(
-            message, queue, outcome.reason, message.reconsume_times, facts, queue.broker_name
+            message, reason, times, facts, queue.broker_name
         ):
             return False
-        self._own.add(_Letter(message.message_queue, message.queue_offset, self._key_of(message)))
+        self._own.add(_Letter(queue, message.queue_offset, self._key_of(message)))
         self._index()
         return True
 
@@ -142,6 +149,8 @@ class DivertedShardingKeys:
         raise NotHandled(_FOLLOWS)
 
     def _is_diverted(self, message: MessageExt) -> bool:
+        if _has_come_back(message):
+            return False
         queue = message.message_queue
         if (queue, message.queue_offset) in self._sent:
             return True
@@ -155,12 +164,13 @@ class DivertedShardingKeys:
             return call_key_function(key, message)
         return message.sharding_key if key is None else message.properties.get(key)
 
-    def _letter_of(self, letter: MessageExt, broker_name: str) -> _Letter:
-        pairs = letter.properties
-        topic = pairs.get(Property.DLQ_ORIGIN_TOPIC, "")
-        queue_id = int(pairs.get(Property.DLQ_ORIGIN_QUEUE_ID, "-1"))
-        offset = int(pairs.get(Property.DLQ_ORIGIN_OFFSET, "-1"))
-        return _Letter(MessageQueue(topic, broker_name, queue_id), offset, self._key_of(letter))
+    def _letter_of(self, message: MessageExt, broker_name: str) -> _Letter | None:
+        """What a dead letter diverts; None where it has no mark."""
+        mark = _MARK.fullmatch(message.properties.get(Property.DLQ_DIVERTED, ""))
+        if mark is None:
+            return None
+        queue = MessageQueue(mark[1], broker_name, int(mark[2]))
+        return _Letter(queue, int(mark[3]), self._key_of(message))
 
     def _index(self) -> None:
         letters = [*self._own, *(one for read in self._read.values() for one in read.values())]
@@ -170,3 +180,8 @@ class DivertedShardingKeys:
                 first[queue, key] = min(offset, first.get((queue, key), offset))
         self._first = first
         self._sent = {(letter.queue, letter.offset) for letter in letters}
+
+
+def _has_come_back(message: MessageExt) -> bool:
+    """Whether a message was read from the group's retry topic, and not from the queue it names."""
+    return message.properties.get(Property.RETRY_TOPIC) == message.topic
