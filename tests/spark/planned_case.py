@@ -79,7 +79,7 @@ class PlannedCase:
                 k: sorted(v) for k, v in theirs.items()
             }
         else:
-            assert mine == theirs
+            assert mine == theirs, (mine, theirs)
         assert handled.dead == pushed.dead
 
     def _is_handled(self, body: str) -> bool:
