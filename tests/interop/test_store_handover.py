@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq import Admin, Message, Producer
+from cometmq.cli.main import run
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -65,6 +66,14 @@ def looked_up(broker: str, *names: str) -> None:
     assert len(by_key(broker, "t", indexType="T")) == 64
 
 
+def found_whole(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`store verify` reads every record, queue and index entry, times and links included."""
+    code = run(["store", "verify", str(store)])
+    said = capsys.readouterr().out
+    assert code == 0, said
+    assert f"  {TOPIC}\n" in said
+
+
 def leave_apache(cluster: ApacheCluster, how: str) -> None:
     if how == "kill":
         cluster._roles[-1]._child.kill()
@@ -79,7 +88,7 @@ def leave_ours(cluster: LocalCluster, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_store_goes_from_ours_to_apache_and_back(
-    apache_jars: Path, tmp_path: Path, how: str
+    apache_jars: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     ours = LocalCluster(tmp_path / "store")
     ours.start()
@@ -87,6 +96,7 @@ def test_a_store_goes_from_ours_to_apache_and_back(
         admin.create_topic(TOPIC, queues=4)
     send(ours.namesrv, "ours")
     leave_ours(ours, how)
+    found_whole(tmp_path / "store", capsys)
     if how == "kill":  # as a log that is more than half full leaves its next file
         with (tmp_path / "store" / "commitlog" / f"{1 << 30:020d}").open("xb") as ahead:
             ahead.truncate(1 << 30)
@@ -99,6 +109,7 @@ def test_a_store_goes_from_ours_to_apache_and_back(
         looked_up(apache.broker, "ours", "apache")
     finally:
         leave_apache(apache, how)
+    found_whole(tmp_path / "store", capsys)
 
     with LocalCluster(tmp_path / "store") as again:
         assert found(again.namesrv, "reader-2", 2 * COUNT) == bodies("apache", "ours")
@@ -106,3 +117,4 @@ def test_a_store_goes_from_ours_to_apache_and_back(
         send(again.namesrv, "third")
         assert found(again.namesrv, "reader-3", 3 * COUNT) == bodies("apache", "ours", "third")
         looked_up(again.broker, "ours", "apache", "third")
+    found_whole(tmp_path / "store", capsys)

@@ -37,7 +37,7 @@ class CrashScenario:
         self.rng = Random(seed)
         self.clock = SimClock()
         self.files = SimFiles(self.rng, self.clock)
-        self.settings = small(flush, append_crc=self.rng.random() < 0.8)
+        self.flush = flush
         self.acked: dict[Queue, dict[int, bytes]] = {}
         self.tried: dict[Queue, dict[int, set[bytes]]] = {}
         self.keyed: set[bytes] = set()
@@ -50,7 +50,7 @@ class CrashScenario:
     def open(self) -> MessageStore:
         self.store = MessageStore.open(
             ROOT,
-            self.settings,
+            small(self.flush, append_crc=self.rng.random() < 0.8),
             clock=self.clock,
             files=self.files,
             tags_code=lambda topic, raw, ms: len(raw),

@@ -75,6 +75,8 @@ class RawLogAppender:
         assert self._log.tail == tail + taken, "more or less was appended than was decoded"
         self._partial = unread[taken:]
         self._partial_at = self._log.tail
+        if not all(log_record.has_checksum(record.properties) for record in records):
+            self._log.checksums_from = max(self._log.checksums_from, self._log.tail)
         assert len(self._partial) < self._log.file_bytes, "part of a record is larger than a file"
         entries: list[QueueEntry] = []
         for record, queue in zip(records, queues, strict=True):

@@ -225,6 +225,8 @@ class Maintenance:
         checkpoint.entries = entries.total()
         checkpoint.dispatched = newest_visible.end
         checkpoint.newest = newest_visible.phy_offset
+        is_known = self._log.checksums_from <= newest_visible.end
+        checkpoint.checksums_from = self._log.checksums_from if is_known else -1
         checkpoint.log_ms = checkpoint.queues_ms = newest_visible.store_ms
         if self._index.is_enabled:
             checkpoint.index_mark = mark.name, mark.number, mark.position

@@ -186,6 +186,8 @@ def _recover(parts: StoreParts, settings: StoreSettings, refuse: Callable[[], No
     recovered = recovery.run()
     assert commit_log.flushed == commit_log.written == commit_log.tail
     assert recovered.last.end <= commit_log.tail, "a record reaches beyond the end of the log"
+    if settings.append_crc:
+        commit_log.checksums_from = recovered.checksums_from
     parts.index.load(checkpoint, commit_log.tail, was_stopped=was_stopped)
     parts.publisher.newest_visible = recovered.last
     parts.store_clock.not_before(recovered.last.store_ms)

@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -8,13 +10,17 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
-/** Groups that start amid the first sends to their topics PREFIX0, PREFIX1, ...; says what each misses. */
+/**
+ * Groups that start amid the first sends to their topics PREFIX0, PREFIX1, ...; says what each misses.
+ * The sends begin once the broker has been asked for an offset of the topic: ASKED/TOPIC exists then.
+ */
 public class NewGroups {
-    static final int SENDS = 40, PAUSE_MS = 20, STAGGER_MS = 100;
+    static final int SENDS = 40, PAUSE_MS = 20, STAGGER_MS = 100, ASKED_WITHIN_MS = 120_000;
 
     public static void main(String[] args) throws Exception {
         String namesrv = args[0], prefix = args[1];
         int groups = Integer.parseInt(args[2]);
+        Path asked = Path.of(args[4]);
         DefaultMQProducer producer = new DefaultMQProducer("NewGroupsProducer");
         producer.setNamesrvAddr(namesrv);
         producer.setInstanceName(prefix);
@@ -31,7 +37,7 @@ public class NewGroups {
             String topic = prefix + i;
             CountDownLatch missing = left[i] = new CountDownLatch(SENDS);
             DefaultMQPushConsumer consumer = consumers[i] = consumer(namesrv, topic, missing);
-            threads[i] = new Thread(() -> startAmidSends(producer, consumer, topic));
+            threads[i] = new Thread(() -> startAmidSends(producer, consumer, topic, asked.resolve(topic)));
             threads[i].start();
             TimeUnit.MILLISECONDS.sleep(STAGGER_MS);
         }
@@ -71,10 +77,12 @@ public class NewGroups {
         return consumer;
     }
 
-    static void startAmidSends(DefaultMQProducer producer, DefaultMQPushConsumer consumer, String topic) {
+    static void startAmidSends(
+            DefaultMQProducer producer, DefaultMQPushConsumer consumer, String topic, Path asked) {
         try {
             Thread starter = new Thread(() -> start(consumer));
             starter.start();
+            awaitQuestion(topic, asked);
             for (int n = 0; n < SENDS; n++) {
                 TimeUnit.MILLISECONDS.sleep(PAUSE_MS);
                 producer.send(new Message(topic, new byte[] {(byte) n}));
@@ -82,6 +90,17 @@ public class NewGroups {
             starter.join();
         } catch (Exception problem) {
             throw new IllegalStateException(problem);
+        }
+    }
+
+    static void awaitQuestion(String topic, Path asked) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ASKED_WITHIN_MS);
+        while (!Files.exists(asked)) {
+            if (System.nanoTime() > end) {
+                System.out.println("NOT ASKED " + topic);
+                return;
+            }
+            TimeUnit.MILLISECONDS.sleep(2);
         }
     }
 

@@ -17,12 +17,13 @@ def files():
     return SimFiles(Random(1), SimClock())
 
 
-def saved(files, dispatched, newest, entries, index_mark):
+def saved(files, dispatched, newest, entries, index_mark, checksums_from=-1):
     checkpoint = Checkpoint(files, PATH)
     checkpoint.dispatched = dispatched
     checkpoint.newest = newest
     checkpoint.entries = entries
     checkpoint.index_mark = index_mark
+    checkpoint.checksums_from = checksums_from
     checkpoint.save()
     checkpoint.close()
 
@@ -50,3 +51,16 @@ def test_values_that_cannot_be_true_are_ignored_in_a_file(files, values, monkeyp
         patch.setattr(module, "_is_possible", lambda *_: True)
         saved(files, *values, (20260101, 4, 300))
     assert loaded(files) == (-1, -1, 0, (20260101, 4, 300))
+
+
+def test_where_checksums_begin_is_believed_while_nobody_else_has_written(files):
+    saved(files, 300, 200, 3, None, checksums_from=100)
+    checkpoint = Checkpoint(files, PATH)
+    checkpoint.load()
+    assert checkpoint.with_checksum == range(100, 300)
+    raw = bytearray(files.read(PATH))
+    raw[7] ^= 1
+    files.write(PATH, bytes(raw))
+    checkpoint = Checkpoint(files, PATH)
+    checkpoint.load()
+    assert not checkpoint.with_checksum

@@ -12,6 +12,7 @@ from cometmq.errors import StoreCorrupt
 from cometmq.store.message_store import MessageDraft, PutStatus
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire.records import log_record as stored
+from cometmq.wire.records.consume_queue_entry import ENTRY
 
 ABORT, CHECKPOINT = "abort", "checkpoint"
 
@@ -298,6 +299,28 @@ def test_garbage_beyond_the_end_of_a_queue_is_wiped(run_scenario):
         harness.open()
         assert harness.bodies() == want(5, queues=1)
         assert path.read_bytes()[100:] == bytes(300)
+
+    run_scenario(scenario)
+
+
+def test_an_entry_whose_record_a_power_cut_took_does_not_come_back_when_the_log_grows(run_scenario):
+    """Queue files may reach the disk before the log; another record lies there later."""
+
+    async def scenario(harness):
+        harness.open()
+        await fill(harness, queues=1)
+        await harness.store._maintenance.checkpoint_queues()
+        end = harness.store.max_phy_offset
+        await fill(harness, queues=1)
+        await harness.crash()
+        machine_went_down(harness)
+        path = harness.root / "consumequeue" / "T" / "1" / f"{0:020d}"
+        path.parent.mkdir()
+        path.write_bytes(ENTRY.pack(end + 10, 200, 0).ljust(400, b"\0"))
+        harness.open()
+        assert harness.store.max_offset("T", 1) == 0
+        assert (await harness.put(queue_id=1)).queue_offset == 0
+        assert len(harness.bodies(queue_id=1)) == 1
 
     run_scenario(scenario)
 

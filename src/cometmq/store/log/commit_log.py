@@ -31,6 +31,7 @@ _PREFIX = Struct(">iI")
 _OFFSETS = Struct(">qqi")
 _TIME = Struct(">q")
 SMALL_BYTES = 1024
+NOWHERE = (1 << 63) - 1
 RESIDENT_BYTES_MIN = 64 * 1024 * 1024
 """How much of what was written last is taken to be in memory without asking, at least."""
 _SPAN_BYTES = 65_536
@@ -48,6 +49,7 @@ class CommitLog:
         "_resident_bytes",
         "_resident_update_at",
         "_with_crc",
+        "checksums_from",
         "flushed",
         "life_start",
         "pending",
@@ -65,6 +67,8 @@ class CommitLog:
         self._file_bytes = mapped_files.file_bytes
         self.store_host = store_host
         self._with_crc = with_crc
+        self.checksums_from = NOWHERE
+        """From this byte on every record has a checksum of its own: one without it is damaged."""
         self.pending: list[bytes] = []
         self._reported: set[int] = set()
         self._is_torn = False
@@ -309,7 +313,7 @@ class CommitLog:
             return None
         raw = self._mapped_files.read(phy_offset, size, cached_only)
         # Who asks by place often copies it, and a copy gets a checksum of its own.
-        if stored.is_whole_raw(raw):
+        if stored.is_whole_raw(raw, must_have_checksum=phy_offset >= self.checksums_from):
             return raw
         self._report_damage(phy_offset)
         return None

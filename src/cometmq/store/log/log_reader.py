@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 SEARCH_BYTES = 16 << 20
 """How far behind damage a start looks for the next whole record, before later files."""
+NOWHERE = range(0)
 _MAGICS = (stored.MAGIC_V1.to_bytes(4), stored.MAGIC_V2.to_bytes(4))
 _MAGIC_AT, _PLACE_AT = 4, 28
 
@@ -27,9 +28,13 @@ _MAGIC_AT, _PLACE_AT = 4, 28
 class LogReader:
     """Verified records by their offsets; quick when the offsets go up."""
 
-    def __init__(self, mapped_files: MappedFileQueue, *, check_crc: bool) -> None:
+    def __init__(
+        self, mapped_files: MappedFileQueue, *, check_crc: bool, with_checksum: range = NOWHERE
+    ) -> None:
+        """`with_checksum`: where each record was written with a checksum of its own."""
         self._mapped_files = mapped_files
         self._check_crc = check_crc
+        self._with_checksum = with_checksum
         self._chunk = b""
         self._chunk_at = 0
 
@@ -50,7 +55,8 @@ class LogReader:
         if record.phy_offset != phy_offset:
             return None
         if self._check_crc:
-            if not stored.is_whole(record, chunk, index):
+            must = phy_offset in self._with_checksum
+            if not stored.is_whole(record, chunk, index, must_have_checksum=must):
                 return None
             if stored.is_torn(record, chunk, index) and not self._is_followed(record):
                 return None

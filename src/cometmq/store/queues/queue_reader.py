@@ -40,6 +40,8 @@ LARGE_LIMITS = (1024, 1024 * 1024)
 """Messages and bytes of a large read; more where the settings allow more."""
 LARGE_SPAN_BYTES = 2 * 1024 * 1024
 """A large read of what may not be in memory ends there, so that the disk is asked few times."""
+_REJECTED_BYTES_MAX = 2 * 1024 * 1024
+"""Of records that a property filter rejects, so many are looked at for damage in one read."""
 _REPORTED_MAX = 10_000
 """Skipped messages that are named in the log, each once."""
 
@@ -135,21 +137,37 @@ class QueueReader:
             return None  # the scan finds out which are not, and leaves them out
         return GetResult(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
 
-    def _is_wanted(
+    def _accepts(
         self,
         judge: PropertyFilter,
+        queue_offset: int,
+        scanned: int,
         phy_offset: int,
         size: int,
-        scanned: int,
         cached_only: bool,
     ) -> bool | None:
-        """Whether the filter accepts a record; None when the scan ends before it."""
+        """Whether the filter accepts the record of an entry; None when the scan ends before it.
+
+        What it rejects may be damage: a damaged record counts as wanted, and `_without_damaged`
+        reports it and leaves it out.
+        """
+        log, number = self._log, queue_offset + scanned
         try:
-            return judge.accepts(self._log.properties_at(phy_offset, size, cached_only))
+            if judge.accepts(log.properties_at(phy_offset, size, cached_only)):
+                return True
+            if phy_offset >= log.life_start:
+                return False
+            return not self._is_whole(log.read(phy_offset, size, cached_only), number, phy_offset)
         except NotInMemory:
             if judge.may_stop and scanned:
                 return None
             raise
+
+    def _is_whole(self, raw: bytes, number: int, phy_offset: int) -> bool:
+        """Whether these bytes are the record of this place and number, and not damaged."""
+        must = phy_offset >= self._log.checksums_from
+        is_whole = stored.is_whole_raw(raw, must_have_checksum=must)
+        return is_whole and _place_of(raw, 20) == (number, phy_offset)
 
     def _scan_count(
         self,
@@ -176,11 +194,10 @@ class QueueReader:
         log, first = self._log, self._log.first
         life_start, written, span_end = log.life_start, log.written, log.written
         old_count_max, old_bytes_max = min(max_count, self._old[0]), min(max_bytes, self._old[1])
-        scan_max = self._scan_count(max_count, match, judge)
-        raw = queue.read(queue_offset, scan_max, cached_only)
+        raw = queue.read(queue_offset, self._scan_count(max_count, match, judge), cached_only)
         runs: list[tuple[int, int]] = []
         from_disk: list[tuple[int, int, int]] = []
-        run_start = run_end = total = count = scanned = removed = 0
+        run_start = run_end = total = count = scanned = removed = rejected_bytes = 0
         for phy_offset, size, tags_code in _entries(raw):
             if match is not None and not match(tags_code):
                 scanned += 1
@@ -192,10 +209,11 @@ class QueueReader:
                 scanned += 1
                 continue
             if judge is not None:
-                is_wanted = self._is_wanted(judge, phy_offset, size, scanned, cached_only)
-                if is_wanted is None:
+                wanted = self._accepts(judge, queue_offset, scanned, phy_offset, size, cached_only)
+                if wanted is None or rejected_bytes > _REJECTED_BYTES_MAX:
                     break
-                if not is_wanted:
+                if not wanted:
+                    rejected_bytes += size if phy_offset < life_start else 0
                     scanned += 1
                     continue
             total += size
@@ -273,7 +291,7 @@ class QueueReader:
             raw = self._log.read(phy_offset, size)
             at += len(raw)
             # The number is that of this entry, whatever other queue the record may be of.
-            if stored.is_whole_raw(raw) and _place_of(raw, 20) == (number, phy_offset):
+            if self._is_whole(raw, number, phy_offset):
                 parts.append(raw)
                 continue
             self._report(queue, number, phy_offset, "its record is damaged")

@@ -5,8 +5,9 @@ newest flushed queue entry, 16 of the newest full index file, 24 master's flushe
 offset; Java uses no more. At 64 ours: i64 offset below which every record has a durable queue
 entry, i64 where the newest of them begins, i64 the sum of the queues' ends then, u32 CRC of bytes
 0-40 and 64-88. At 96: i64 name of the newest index file, i64 the number of its next entry, i64 the
-offset below which every record is indexed, u32 CRC of bytes 0-40 and 96-120. Either of ours counts
-only while Java has not written since.
+offset below which every record is indexed, u32 CRC of bytes 0-40 and 96-120. At 128: i64 offset
+from which on every record below that at 64 has a checksum of its own, u32 CRC of bytes 0-40 and
+128-136. Each of ours counts only while Java has not written since.
 All of it is within one sector, so it is written whole or not at all.
 Java: StoreCheckpoint.
 """
@@ -28,7 +29,9 @@ _JAVA = Struct(">qqqqq")
 _OURS = Struct(">qqqI")
 _OURS_AT = 64
 _INDEX_AT = 96
-_END = _INDEX_AT + _OURS.size
+_CHECKSUMS_AT = 128
+_CHECKSUMS = Struct(">qI")
+_END = _CHECKSUMS_AT + _CHECKSUMS.size
 _BACK_MS = 3_000
 
 
@@ -49,6 +52,8 @@ class Checkpoint:
         """The sum of the max offsets of all queues at that time: none may be missing."""
         self.index_mark: tuple[int, int, int] | None = None
         """(name, next entry, offset) of the key index; None: not known."""
+        self.checksums_from = -1
+        """Every record from here up to `dispatched` has a checksum of its own; -1: not known."""
         self._others = (0, 0)
         self._file: OpenFile | None = None
         self._saved = b""
@@ -67,11 +72,21 @@ class Checkpoint:
         is_ours = crc == crc32(raw[_INDEX_AT : _INDEX_AT + 24], crc32(raw[: _JAVA.size]))
         if is_ours and min(name, count, position) >= 0:
             self.index_mark = name, count, position
+        checksums_from, crc = _CHECKSUMS.unpack_from(raw, _CHECKSUMS_AT)
+        signed = raw[_CHECKSUMS_AT : _CHECKSUMS_AT + 8]
+        if crc == crc32(signed, crc32(raw[: _JAVA.size])) and checksums_from >= 0:
+            self.checksums_from = checksums_from
 
     @property
     def is_known(self) -> bool:
         """Whether it names a record up to which log and queues are durable."""
         return self.newest >= 0
+
+    @property
+    def with_checksum(self) -> range:
+        """Where in the log every record was written with a checksum of its own."""
+        is_known = self.checksums_from >= 0
+        return range(self.checksums_from if is_known else self.dispatched, self.dispatched)
 
     @property
     def safe_ms(self) -> int:
@@ -86,7 +101,11 @@ class Checkpoint:
         ours = _signed(java, self.dispatched, self.newest, self.entries)
         data = java.ljust(_OURS_AT, b"\0") + ours
         if self.index_mark is not None:
-            return data.ljust(_INDEX_AT, b"\0") + _signed(java, *self.index_mark)
+            data = data.ljust(_INDEX_AT, b"\0") + _signed(java, *self.index_mark)
+        if self.checksums_from >= 0:
+            signed = self.checksums_from.to_bytes(8)
+            crc = crc32(signed, crc32(java)).to_bytes(4)
+            data = data.ljust(_CHECKSUMS_AT, b"\0") + signed + crc
         return data.ljust(_END, b"\0")
 
     def save(self) -> None:

@@ -115,9 +115,11 @@ class Inspection:
             )
         self._open_files = OpenFiles(_OPEN_FILES)
         self.log_files = self._files_of(self.directory.commit_log, _LOG_BYTES)
-        self._reader = LogReader(self.log_files, check_crc=True)
         self._checkpoint = Checkpoint(files, self.directory.checkpoint)
         self._checkpoint.load()
+        self._reader = LogReader(
+            self.log_files, check_crc=True, with_checksum=self._checkpoint.with_checksum
+        )
         self._queue_files: dict[tuple[str, int], MappedFileQueue] = {}
         self._held: HeldLock | None = None
 

@@ -1,7 +1,8 @@
 """Records without a checksum of their own among records that have one: theirs may be damaged.
 
-Such a record is judged by the checksum of its body alone, as those of brokers that write no other.
-Nothing shows whether another broker wrote it or damage took its checksum, and perhaps more; so it
+Where the checkpoint says that all records were written with a checksum, one without it is damaged.
+Elsewhere it is judged by the checksum of its body alone, as those of brokers that write no other:
+nothing shows whether another broker wrote it or damage took its checksum, and perhaps more. So it
 is served, and `cometmq store verify` names it. Java: none.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.wire.records.log_record import CRC_BYTES, CRC_MARK
+from cometmq.wire.records.log_record import has_checksum
 
 if TYPE_CHECKING:
     from cometmq.wire.records.log_record import StoredRecord
@@ -28,7 +29,7 @@ class UnchecksummedRecordFinder:
 
     def see(self, record: StoredRecord) -> None:
         """Look at the next record."""
-        if record.properties[-CRC_BYTES:-11] == CRC_MARK:
+        if has_checksum(record.properties):
             self.found += self._run or ()
             self._run = []
         elif self._run is not None:

@@ -23,6 +23,7 @@ from cometmq.store.recovery.lost_messages import cut_files, known_end, lost_begi
 from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of, is_of_log
 from cometmq.store.recovery.queue_repair import FILES_MAX, QueueRepair
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.records.log_record import has_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
+    from cometmq.store.recovery.log_walk import LostBytes
     from cometmq.wire.records.log_record import StoredRecord
 
     TagsCode = Callable[[str, bytes, int], int]
@@ -62,6 +64,8 @@ class RecoveryResult(NamedTuple):
 
     records: int
     last: LastRecord
+    checksums_from: int
+    """From this byte of the log on every record has a checksum of its own."""
 
 
 class _GapInQueue(Exception):
@@ -88,7 +92,12 @@ class Recovery:
         self._tags_code = tags_code
         self._dispatcher = RecordDispatcher(queues, tags_code)
         self._deletions = queues.deletions
-        self._reader = LogReader(mapped_files, check_crc=check_crc)
+        self._reader = LogReader(
+            mapped_files, check_crc=check_crc, with_checksum=checkpoint.with_checksum
+        )
+        self._checksums_from = 0
+        self._replayed = range(0)
+        self._lost: list[LostBytes] = []
         self._resumed: set[ConsumeQueue] = set()
         self._from_first = False
         self._was_stopped = self._is_same_boot = False
@@ -170,7 +179,7 @@ class Recovery:
             end = self._replay(self._mapped_files.first)
             self._resume_others(end)
         self._finish(end, all_queues=not was_stopped or self._from_first)
-        return RecoveryResult(self._records, self._last)
+        return RecoveryResult(self._records, self._last, self._checksums_from)
 
     def _drop_deleted(self) -> None:
         """Remove what a crash left of deleted topics' queues."""
@@ -271,12 +280,15 @@ class Recovery:
     def _replay(self, start: int) -> int:
         """Read and dispatch records from `start` on; where the last good one ends."""
         self._from_first = start == self._mapped_files.first
+        known = self._checkpoint.with_checksum
+        self._checksums_from = min(known.start, start) if known and start <= known.stop else start
         walk = self._walk(start)
         walk.store_ms = self._last.store_ms
         for record in walk.records():
             if not self._dispatch(record):
                 break
         assert walk.at >= start, "a replay ends before it began"
+        self._replayed, self._lost = range(start, walk.at), walk.lost
         for lost in walk.lost:
             log.error(
                 "%s is damaged at byte %d: what bytes %d to %d of the log held is lost; "
@@ -308,6 +320,8 @@ class Recovery:
             self._queues.append(entries)
             assert queue.max_offset == queue.next_offset == number + 1, "an entry is missing"
         self._last = LastRecord(record.phy_offset, record.size, record.store_ms)
+        if not has_checksum(record.properties):
+            self._checksums_from = self._last.end
         self._records += 1
         if not self._records % _WRITE_EVERY:
             self._queues.write_all_pending()
@@ -344,10 +358,16 @@ class Recovery:
                 self._last = LastRecord(phy_offset, size, 0)
 
     def _is_in_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
-        """Whether an entry names a place in the log; what is there was checked, or is lost."""
+        """Whether an entry names a place in the log; what is there was checked, or is lost.
+
+        Where all records were replayed and none of them was of this queue, an entry is left over
+        from before an earlier power cut, which took its record; unless it names what damage took.
+        """
         place, size, _ = _raw_entry(queue, number)
         if size == FILLER_SIZE:
             return place < log_end
+        if place in self._replayed and not any(at <= place < end for at, end, _ in self._lost):
+            return False
         return 0 < size <= self._mapped_files.file_bytes and 0 <= place <= log_end - size
 
     def _entry_matches_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:

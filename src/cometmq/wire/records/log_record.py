@@ -239,21 +239,33 @@ def iterate(buffer: bytes) -> Iterator[StoredRecord]:
         at += record.size
 
 
-def is_whole(record: StoredRecord, buffer: bytes, at: int = 0) -> bool:
-    """Whether the sums hold: the whole-record one where the record carries it, else the body's."""
+def has_checksum(raw: bytes) -> bool:
+    """Whether a record, or its raw properties, ends with a whole-record checksum."""
+    return raw[-CRC_BYTES:-11] == CRC_MARK
+
+
+def is_whole(
+    record: StoredRecord, buffer: bytes, at: int = 0, *, must_have_checksum: bool = False
+) -> bool:
+    """Whether the sums hold: the whole-record one where the record carries it, else the body's.
+
+    `must_have_checksum`: the record was written with the whole-record one.
+    """
     raw = record.properties
-    if raw[-CRC_BYTES:-11] == CRC_MARK:
+    if has_checksum(raw):
         end = at + record.size
         return checksum_property(buffer[at : end - CRC_BYTES]) == raw[-CRC_BYTES:]
-    return crc32(record.body) & CRC_MASK == record.body_crc
+    return not must_have_checksum and crc32(record.body) & CRC_MASK == record.body_crc
 
 
-def is_whole_raw(raw: bytes) -> bool:
-    """Whether these bytes are one record whose sums hold: without decoding it, where it can be."""
-    if raw[-CRC_BYTES:-11] == CRC_MARK:
+def is_whole_raw(raw: bytes, *, must_have_checksum: bool = False) -> bool:
+    """Do as `is_whole` for the bytes of one record: without decoding it, where it can be."""
+    if has_checksum(raw):
         end = len(raw) - CRC_BYTES
         is_sized = int.from_bytes(raw[:4]) == len(raw)
         return is_sized and checksum_property(raw[:end]) == raw[end:]
+    if must_have_checksum:
+        return False
     try:
         record = decode(raw)
     except ProtocolError:
@@ -298,7 +310,7 @@ def is_torn(record: StoredRecord, buffer: bytes, at: int = 0) -> bool:
 
 def shown_properties(raw: bytes) -> bytes:
     """Raw properties without the whole-record checksum, which users never see."""
-    if raw[-CRC_BYTES:-11] == CRC_MARK:
+    if has_checksum(raw):
         return raw[:-CRC_BYTES]
     return props.remove(raw, props.CRC32_KEY)
 
