@@ -12,7 +12,7 @@ from cometmq.cli.main import cli
 from cometmq.client.consumer.consumer_options import ConsumerOptions
 from cometmq.client.producer import batch_sender as bulk
 from cometmq.client.producer import message_checks as validation
-from cometmq.client.session.client_options import ProducerOptions
+from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.model.group import GROUP_NAME_MAX
 from cometmq.model.message import Property
 from cometmq.model.topic import RETRY_TOPIC_NAME_MAX, TOPIC_NAME_MAX

@@ -13,7 +13,7 @@ GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 
 ROCKETMQS = {
     "ConsumeFrom", "ConsumeFromWhere", "MessageExt", "MessageListenerConcurrently",
-    "MessageListenerOrderly", "OffsetWrapper", "SendMessageRequestHeaderV2",
+    "MessageListenerOrderly", "SendMessageRequestHeaderV2",
 }  # fmt: skip
 """Names that are RocketMQ's, or nearly."""
 

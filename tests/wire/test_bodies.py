@@ -11,8 +11,8 @@ from cometmq.model.admin_stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,
-    OffsetWrapper,
     ProcessQueueInfo,
+    QueueProgress,
     QueueTimeSpan,
     TopicConsumeRates,
     TopicOffset,
@@ -320,7 +320,7 @@ def test_topic_stats_come_back_as_they_went(table):
     st.dictionaries(
         queues,
         st.builds(
-            OffsetWrapper,
+            QueueProgress,
             broker_offset=long,
             consumer_offset=long,
             pull_offset=long,

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from cometmq.model.admin_stats import ConsumeStats, OffsetWrapper
+from cometmq.model.admin_stats import ConsumeStats, QueueProgress
 from cometmq.model.queue import MessageQueue
 from cometmq.rules.key_hash import queue_index
 from cometmq.wire import header_rocketmq
@@ -103,7 +103,7 @@ def test_the_heartbeat_is_read_written_back_and_has_javas_fingerprint():
 
 def test_consume_stats_keep_queues_as_object_keys():
     data = golden("consume_stats_body")
-    wanted = OffsetWrapper(broker_offset=2, consumer_offset=2, last_timestamp=2, pull_offset=2)
+    wanted = QueueProgress(broker_offset=2, consumer_offset=2, last_timestamp=2, pull_offset=2)
     assert admin.decode_consume_stats(data) == ConsumeStats(
         offset_table={MessageQueue("s", "s", 1): wanted}, consume_tps=1.5
     )

@@ -1,7 +1,7 @@
 """What administrators see: offsets of topics and groups, and what a consumer reports.
 
-Java: TopicStatsTable, ConsumeStats, QueueTimeSpan, ConsumerRunningInfo, ProcessQueueInfo,
-ConsumeStatus, ConsumeMessageDirectlyResult.
+Java: TopicStatsTable, ConsumeStats, OffsetWrapper, QueueTimeSpan, ConsumerRunningInfo,
+ProcessQueueInfo, ConsumeStatus, ConsumeMessageDirectlyResult.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TopicOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetWrapper:
+class QueueProgress:
     """How far a group has come in one queue; the lag is `broker_offset - consumer_offset`."""
 
     broker_offset: int
@@ -37,7 +37,7 @@ class OffsetWrapper:
 class ConsumeStats:
     """How far a group has come on one broker, and how fast (messages a second)."""
 
-    offset_table: dict[MessageQueue, OffsetWrapper] = field(default_factory=dict)
+    offset_table: dict[MessageQueue, QueueProgress] = field(default_factory=dict)
     consume_tps: float = 0.0
 
 

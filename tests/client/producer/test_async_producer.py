@@ -201,7 +201,7 @@ def test_a_queue_that_does_not_exist_is_an_error_at_once(producer, topic):
 
 def test_a_large_body_travels_compressed(cluster, topic):
     from cometmq.client.producer.prepared_message import prepare
-    from cometmq.client.session.client_options import ProducerOptions
+    from cometmq.client.producer.producer_options import ProducerOptions
 
     options = ProducerOptions(group="g")
     large = prepare(Message(topic, b"a" * 5_000), options, "A" * 32, 0)

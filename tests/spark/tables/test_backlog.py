@@ -20,7 +20,7 @@ from cometmq import (
 )
 from cometmq.cli.main import run as command_line
 from cometmq.errors import ClientError, SettingsError
-from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
+from cometmq.model.admin_stats import QueueProgress, TopicOffset
 from cometmq.spark.tables.backlog import _ProgressSnapshot, _rows, backlog
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def look(at_s: float, **queues: tuple[int, int, int]) -> _ProgressSnapshot:
     return _ProgressSnapshot(
         at_s,
         {
-            named[name]: OffsetWrapper(broker_offset=end, consumer_offset=done, last_timestamp=1000)
+            named[name]: QueueProgress(broker_offset=end, consumer_offset=done, last_timestamp=1000)
             for name, (_, end, done) in queues.items()
         },
         {

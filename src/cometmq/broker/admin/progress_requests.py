@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topic_requests import no_topic
 from cometmq.broker.requests.large_tables import SMALL_MAX, check_size, sorted_pieces
-from cometmq.model.admin_stats import ConsumeStats, OffsetWrapper, QueueTimeSpan, TopicOffset
+from cometmq.model.admin_stats import ConsumeStats, QueueProgress, QueueTimeSpan, TopicOffset
 from cometmq.model.queue import MessageQueue
 from cometmq.net.endpoint import Endpoint, RequestResources, header_resources
 from cometmq.net.handler import Reply
@@ -23,7 +23,7 @@ from cometmq.wire.bodies.admin import (
     encode_consume_stats,
     encode_time_spans,
     encode_topic_stats,
-    offset_wrapper_entry,
+    queue_progress_entry,
     time_span_entry,
     topic_offset_entry,
 )
@@ -120,7 +120,7 @@ class ProgressRequests:
         if not topics:
             topics = [header.topic] if header.topic else self._offsets.topics_of(group)
             topics = [topic for topic in topics if not self._is_foreign(group, topic)]
-        found: list[tuple[str, list[OffsetWrapper]]] = []
+        found: list[tuple[str, list[QueueProgress]]] = []
         rate = 0.0
         for number, topic in enumerate(topics, 1):
             config = self._topics.get(topic)
@@ -188,11 +188,11 @@ class ProgressRequests:
         entries = (fastjson.dumps(name) for name in ordered if name)
         return await self._large_tables.fill(field, empty, entries)
 
-    async def _encoded(self, found: list[tuple[str, list[OffsetWrapper]]], rate: float) -> bytes:
+    async def _encoded(self, found: list[tuple[str, list[QueueProgress]]], rate: float) -> bytes:
         """A group's progress in the queues of topics, from the first one on (208)."""
         if sum(len(progress) for _, progress in found) > SMALL_MAX:
             entries = (
-                offset_wrapper_entry(self._queue(topic, at), one)
+                queue_progress_entry(self._queue(topic, at), one)
                 for topic, progress in found
                 for at, one in enumerate(progress)
             )
@@ -247,15 +247,15 @@ class ProgressRequests:
         live = self._clients.consumers.get(group)
         return live is not None and bool(live.subscriptions) and topic not in live.subscriptions
 
-    async def _progress_of(self, group: str, topic: str, queues: range) -> list[OffsetWrapper]:
+    async def _progress_of(self, group: str, topic: str, queues: range) -> list[QueueProgress]:
         return await self._store.cold_reader.run_each(queues, partial(self._progress, group, topic))
 
     def _progress(
         self, group: str, topic: str, context: ReadContext, queue_id: int
-    ) -> OffsetWrapper:
+    ) -> QueueProgress:
         done = max(0, self._offsets.committed(group, topic, queue_id))
         stored_ms = context.store_time(topic, queue_id, done - 1) if done > 0 else 0
-        return OffsetWrapper(
+        return QueueProgress(
             broker_offset=max(0, context.max_offset(topic, queue_id)),
             consumer_offset=done,
             pull_offset=max(done, self._offsets.pulled(group, topic, queue_id)),

@@ -35,7 +35,7 @@ from cometmq.client.session.client_options import (
 )
 from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import ClientError, RouteNotFound
-from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
+from cometmq.model.admin_stats import QueueProgress, TopicOffset
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import (
     GLOBAL,
@@ -255,7 +255,7 @@ class AsyncAdmin:
         found = await asyncio.gather(*(offsets.committed(group, queue) for queue in queues))
         return dict(zip(queues, found, strict=True))
 
-    async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
+    async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, QueueProgress]:
         """The progress of a group in each queue; without a commit it counts as being at the start.
 
         The lag of a queue is its `broker_offset - consumer_offset`.
@@ -265,7 +265,7 @@ class AsyncAdmin:
             self.topic_stats(topic), self.group_offsets(group, topic)
         )
         return {
-            queue: OffsetWrapper(
+            queue: QueueProgress(
                 broker_offset=bound.max_offset,
                 consumer_offset=bound.min_offset if (at := offsets.get(queue)) is None else at,
             )
@@ -282,7 +282,7 @@ class AsyncAdmin:
         found = {name for answer in answers for name in decode_group_table(answer.body).groups}
         return sorted(found.difference(SYSTEM_GROUPS))
 
-    async def group_progress(self, group: str) -> dict[MessageQueue, OffsetWrapper]:
+    async def group_progress(self, group: str) -> dict[MessageQueue, QueueProgress]:
         """How far a group is in every topic in which it has committed, its retry topic included.
 
         A queue without a commit counts as read up to offset 0.
@@ -298,7 +298,7 @@ class AsyncAdmin:
                 for addr in masters.values()
             )
         )
-        found: dict[MessageQueue, OffsetWrapper] = {}
+        found: dict[MessageQueue, QueueProgress] = {}
         for answer in answers:
             found |= decode_consume_stats(answer.body).offset_table
         return dict(sorted(found.items()))

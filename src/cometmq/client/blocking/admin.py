@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
+    from cometmq.model.admin_stats import QueueProgress, TopicOffset
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
 
@@ -150,7 +150,7 @@ class Admin:
         """The offset a group has committed in each queue; None where it has none."""
         return self._bridge.call(self._inner.group_offsets(group, topic))
 
-    def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
+    def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, QueueProgress]:
         """The progress of a group in each queue; without a commit it counts as being at the start.
 
         The lag of a queue is its `broker_offset - consumer_offset`.
@@ -161,7 +161,7 @@ class Admin:
         """The names of all consumer groups at all masters, sorted, without the system's own."""
         return self._bridge.call(self._inner.groups())
 
-    def group_progress(self, group: str) -> dict[MessageQueue, OffsetWrapper]:
+    def group_progress(self, group: str) -> dict[MessageQueue, QueueProgress]:
         """How far a group is in every topic in which it has committed, its retry topic included.
 
         A queue without a commit counts as read up to offset 0.

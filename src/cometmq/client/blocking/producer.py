@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from cometmq.client.producer.producer_options import ProducerSettings
+    from cometmq.client.producer.producer_options import ProducerSettings, TransactionVerdict
     from cometmq.client.producer.queue_selector import SelectQueue
     from cometmq.client.producer.transactions import AsyncTransaction
-    from cometmq.client.session.client_options import TransactionVerdict
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult, TransactionResult, TransactionState

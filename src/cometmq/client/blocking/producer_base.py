@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.client.producer.async_producer import AsyncProducer
+    from cometmq.client.producer.producer_options import TransactionVerdict
     from cometmq.client.producer.queue_selector import SelectQueue
     from cometmq.client.producer.send_pipeline import SendPipeline
-    from cometmq.client.session.client_options import TransactionVerdict
     from cometmq.model.message import Message
 
 

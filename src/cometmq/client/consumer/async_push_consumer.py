@@ -13,6 +13,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.consumer.namespace import Namespace
 from cometmq.client.consumer.push_engine import PushEngine
 from cometmq.client.consumer.push_options import push_options
 from cometmq.client.consumer.stop_signals import stop_signals
@@ -20,7 +21,6 @@ from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
 from cometmq.client.session.client_session import ClientSession
-from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError
 from cometmq.rules.failures.failure_policy import policies
 from cometmq.runtime.system_clock_and_files import SystemClock

@@ -9,7 +9,6 @@ Java: DefaultMQPushConsumer (its fields)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from cometmq.rules.queues.flow_control import FlowLimits
 from cometmq.wire.compression import BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
     from cometmq.model.message import MessageExt
     from cometmq.rules.allocate import Allocate
@@ -181,15 +180,6 @@ def resolve_names(own: dict[str, Any]) -> None:
         own["allocate"] = allocation_of(own["allocate"])
     if own.get("flow", ...) is None:
         del own["flow"]
-
-
-def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:
-    """Raise TypeError for a setting that does not exist, with the nearest one that does."""
-    for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise TypeError(f"there is no setting {name!r}{hint}")
 
 
 def consume_from_of(consume_from: ConsumeFrom | str) -> ConsumeFrom:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.broker_requests import BrokerRequestHandler
 from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
+from cometmq.client.consumer.namespace import Namespace
 from cometmq.client.consumer.pull_loop import PullLoop
 from cometmq.client.consumer.queue_assignment import QueueAssignment
 from cometmq.client.consumer.queue_locks import QueueLockClient
@@ -33,10 +34,9 @@ from cometmq.client.middleware.handler_hooks import HandlerHooks
 from cometmq.client.middleware.trace import Trace
 from cometmq.client.offsets.local_offset_store import LocalOffsetStore
 from cometmq.client.offsets.offset_store import OffsetStore
+from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
-from cometmq.client.session.client_options import ProducerOptions
-from cometmq.client.session.namespace import Namespace
 from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel

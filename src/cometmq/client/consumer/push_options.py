@@ -15,7 +15,6 @@ from cometmq.client.consumer.consumer_options import (
     BROADCAST_INSTANCE,
     SPAN_BY_KEY,
     ConsumerOptions,
-    check_names,
     resolve_names,
 )
 from cometmq.client.session.client_options import (
@@ -23,6 +22,7 @@ from cometmq.client.session.client_options import (
     ClientOptions,
     ClientSettings,
     check_group,
+    check_names,
     check_type,
     client_options,
 )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.middleware.middleware import Middleware
 from cometmq.client.producer.prepared_message import batch_item_bytes, prepare
+from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
-from cometmq.client.session.client_options import ProducerOptions
 from cometmq.errors import CometError
 from cometmq.model.message import Message, Property
 from cometmq.model.results import ConsumeStatus

@@ -11,6 +11,7 @@ import os
 from math import isnan
 from typing import TYPE_CHECKING, Self
 
+from cometmq.client.consumer.namespace import Namespace
 from cometmq.client.consumer.pull_request import PullRequest, filter_of
 from cometmq.client.consumer.subscriptions import selector_of
 from cometmq.client.middleware.handler_hooks import HandlerHooks
@@ -28,7 +29,6 @@ from cometmq.client.session.argument_checks import (
     checked_queues,
 )
 from cometmq.client.session.client_session import ClientSession
-from cometmq.client.session.namespace import Namespace
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
 from cometmq.runtime.system_clock_and_files import SystemClock
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from cometmq.client.consumer.consumer_options import (
     BROADCAST_INSTANCE,
     ConsumerOptions,
-    check_names,
     resolve_names,
 )
 from cometmq.client.session.client_identity import unique_instance_name
@@ -22,6 +21,7 @@ from cometmq.client.session.client_options import (
     ClientOptions,
     ClientSettings,
     check_group,
+    check_names,
     check_range,
     check_seconds,
     check_type,

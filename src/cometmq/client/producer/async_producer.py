@@ -31,9 +31,8 @@ from cometmq.runtime.system_clock_and_files import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from cometmq.client.producer.producer_options import ProducerSettings
+    from cometmq.client.producer.producer_options import ProducerSettings, TransactionVerdict
     from cometmq.client.producer.queue_selector import SelectQueue
-    from cometmq.client.session.client_options import TransactionVerdict
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult

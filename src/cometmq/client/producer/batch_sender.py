@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from cometmq.client.middleware.send_hooks import BatchStored
     from cometmq.client.producer.key_locks import KeyReservation
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import QueueSelector
     from cometmq.client.producer.retrying_sender import ChooseQueue, RetryingSender
     from cometmq.client.producer.send_fast_path import PostedBatch, QueueTarget, SendFastPath
-    from cometmq.client.session.client_options import ProducerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue

@@ -20,7 +20,7 @@ from cometmq.wire.headers.offset import GetMaxOffsetRequestHeader
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cometmq.client.session.client_options import ProducerOptions
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
 

@@ -26,7 +26,7 @@ from cometmq.wire.records import message_batch, properties, sysflag
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cometmq.client.session.client_options import ProducerOptions
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.model.message import Message, MessageExt
     from cometmq.wire.command import Command
 

@@ -1,29 +1,80 @@
-"""The keyword settings of a producer, beside those that every client takes.
+"""The settings of a producer, beside those that every client takes: names, types and ranges.
 
-Owns their names and types and how they become options; refuses to know what uses them. A new
-setting is one field of `ProducerOptions` and one of `ProducerSettings`, nothing else.
+Owns how they become options; refuses to know what uses them. Invariant: every instance of
+ProducerOptions is valid. A new setting is one field of `ProducerOptions` and one of
+`ProducerSettings`, nothing else.
 Java: DefaultMQProducer, TransactionMQProducer (their fields)
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cometmq.client.consumer.consumer_options import check_names
 from cometmq.client.session.client_options import (
     CLIENT_SETTINGS,
     ClientOptions,
     ClientSettings,
-    ProducerOptions,
+    check_choice,
+    check_compression,
     check_group,
+    check_names,
+    check_range,
+    check_type,
     client_options,
 )
+from cometmq.errors import SettingsError
+from cometmq.model.message import MessageExt
+from cometmq.model.results import TransactionState
+from cometmq.rules.failures.latency_fault_tolerance import TABLES
 from cometmq.rules.namespace import with_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cometmq.client.session.client_options import TransactionCheck
+TransactionVerdict = TransactionState | bool | None
+"""How a transaction ends: True (commit), False (roll back), None (not known yet)."""
+TransactionCheck = Callable[[MessageExt], TransactionVerdict | Awaitable[TransactionVerdict]]
+"""A producer's `check`: a plain or async function of a half message that a broker checks on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions:
+    """The settings of a producer."""
+
+    group: str
+    retries: int = 2
+    compress_over_bytes: int = 4096
+    compress_level: int = 5
+    body_bytes_max: int = 4 * 1024 * 1024
+    default_topic_queues: int = 4
+    pending_max: int = 65_535
+    check: TransactionCheck | None = None
+    retry_not_ok: bool = False
+    latency_fault: str = "off"
+    detect_faults: bool = False
+    keys: str = "hash"
+    strict_order: bool = False
+    compression: str = "zlib"
+    instance_id: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what RocketMQ's producers refuse."""
+        check_group(self.group)
+        check_range("retries", self.retries, 0, 1000)
+        check_range("compress_over_bytes", self.compress_over_bytes, 0, 1 << 30)
+        check_range("compress_level", self.compress_level, 0, 9)
+        check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
+        check_range("default_topic_queues", self.default_topic_queues, 1, 65_535)
+        check_range("pending_max", self.pending_max, 1, 65_535)
+        check_choice("latency_fault", self.latency_fault, ("off", *TABLES))
+        check_compression(self.compression)
+        check_choice("keys", self.keys, ("hash", "balanced"))
+        for name in ("retry_not_ok", "detect_faults", "strict_order"):
+            check_type(name, getattr(self, name), bool, "True or False")
+        if self.check is not None and not callable(self.check):
+            raise SettingsError(f"check is {self.check!r}; it must be a function of a message")
 
 
 class ProducerSettings(ClientSettings, total=False):

@@ -28,8 +28,8 @@ from cometmq.wire.headers.send import ReplyMessageRequestHeader
 from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.send_pipeline import SendPipeline
-    from cometmq.client.session.client_options import ProducerOptions
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
     from cometmq.net.channel import Channel

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         PreparedBatch,
         PreparedMessage,
     )
-    from cometmq.client.session.client_options import ProducerOptions
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
     from cometmq.wire.command import Command

@@ -23,8 +23,8 @@ from cometmq.wire.templates.send_request import SendRequestTemplate, batch_body
 if TYPE_CHECKING:
     import asyncio
 
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import QueueSelector
-    from cometmq.client.session.client_options import ProducerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.client.session.routes import CachedRoute
     from cometmq.net.channel import Channel

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeVar
 
+    from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import SelectQueue
     from cometmq.client.producer.retrying_sender import FailedAttempt
-    from cometmq.client.session.client_options import ProducerOptions
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import Message
     from cometmq.model.results import SendResult

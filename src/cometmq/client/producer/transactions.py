@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from cometmq.client.producer.send_pipeline import SendPipeline
-    from cometmq.client.session.client_options import (
+    from cometmq.client.producer.producer_options import (
         ProducerOptions,
         TransactionCheck,
         TransactionVerdict,
     )
+    from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.results import SendResult
     from cometmq.net.channel import Channel

@@ -1,25 +1,23 @@
-"""The settings of every client, and of a producer, with RocketMQ's defaults and ranges.
+"""The settings of every client, with RocketMQ's defaults and ranges, and checks of settings.
 
 Owns the settings and their checks; refuses to know what uses them. Invariant: every instance of
-a class of this file is valid.
-Java: ClientConfig, DefaultMQProducer (their fields)
+ClientOptions is valid.
+Java: ClientConfig (its fields)
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from cometmq.client.middleware.middleware import Middleware
 from cometmq.errors import SettingsError
-from cometmq.model.message import MessageExt
-from cometmq.model.results import TransactionState
 from cometmq.model.topic import TRACE_TOPIC
-from cometmq.rules.failures.latency_fault_tolerance import TABLES
 from cometmq.rules.name_validation import group_name_problem, topic_name_problem
 from cometmq.rules.namespace import instance_of
 from cometmq.wire.compression import PACK
@@ -29,10 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import UnionType
 
-TransactionVerdict = TransactionState | bool | None
-"""How a transaction ends: True (commit), False (roll back), None (not known yet)."""
-TransactionCheck = Callable[[MessageExt], TransactionVerdict | Awaitable[TransactionVerdict]]
-"""A producer's `check`: a plain or async function of a half message that a broker checks on."""
 NAMESRV_VARIABLE = "NAMESRV_ADDR"
 _FORBIDDEN_GROUPS = {"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"}
 
@@ -81,44 +75,6 @@ class ClientOptions:
         if self.access_key is None or self.secret_key is None:
             return None
         return Credentials(self.access_key, self.secret_key, self.security_token)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerOptions:
-    """The settings of a producer."""
-
-    group: str
-    retries: int = 2
-    compress_over_bytes: int = 4096
-    compress_level: int = 5
-    body_bytes_max: int = 4 * 1024 * 1024
-    default_topic_queues: int = 4
-    pending_max: int = 65_535
-    check: TransactionCheck | None = None
-    retry_not_ok: bool = False
-    latency_fault: str = "off"
-    detect_faults: bool = False
-    keys: str = "hash"
-    strict_order: bool = False
-    compression: str = "zlib"
-    instance_id: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what RocketMQ's producers refuse."""
-        check_group(self.group)
-        check_range("retries", self.retries, 0, 1000)
-        check_range("compress_over_bytes", self.compress_over_bytes, 0, 1 << 30)
-        check_range("compress_level", self.compress_level, 0, 9)
-        check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
-        check_range("default_topic_queues", self.default_topic_queues, 1, 65_535)
-        check_range("pending_max", self.pending_max, 1, 65_535)
-        check_choice("latency_fault", self.latency_fault, ("off", *TABLES))
-        check_compression(self.compression)
-        check_choice("keys", self.keys, ("hash", "balanced"))
-        for name in ("retry_not_ok", "detect_faults", "strict_order"):
-            check_type(name, getattr(self, name), bool, "True or False")
-        if self.check is not None and not callable(self.check):
-            raise SettingsError(f"check is {self.check!r}; it must be a function of a message")
 
 
 class ClientSettings(TypedDict, total=False):
@@ -209,6 +165,15 @@ def name_servers(
         if not host or not (port.isascii() and port.isdecimal() and int(port) <= 65_535):
             raise SettingsError(f"the name server {addr!r} is no address; write host:port")
     return found
+
+
+def check_names(given: Mapping[str, object], known: Mapping[str, object]) -> None:
+    """Raise TypeError for a setting that does not exist, with the nearest one that does."""
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"there is no setting {name!r}{hint}")
 
 
 def check_group(group: str) -> None:

@@ -16,9 +16,9 @@ from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.client.failures.failed_message_sender import FailedMessageSender
 from cometmq.client.handling.handler_call import is_async
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
+from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
-from cometmq.client.session.client_options import ProducerOptions
 from cometmq.client.session.client_session import ClientSession
 from cometmq.errors import CometError
 from cometmq.model.group import INNER_PRODUCER_GROUP

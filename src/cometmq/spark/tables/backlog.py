@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from cometmq.model.admin_stats import OffsetWrapper, TopicOffset
+    from cometmq.model.admin_stats import QueueProgress, TopicOffset
     from cometmq.model.queue import MessageQueue
 
 _AT_ONCE = 8
@@ -62,7 +62,7 @@ class _ProgressSnapshot:
     """What brokers say of one group at one moment."""
 
     at_s: float
-    progress: dict[MessageQueue, OffsetWrapper]
+    progress: dict[MessageQueue, QueueProgress]
     ends: dict[MessageQueue, TopicOffset]
 
     def done(self, queue: MessageQueue) -> int:

@@ -12,8 +12,8 @@ from cometmq.model.admin_stats import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,
-    OffsetWrapper,
     ProcessQueueInfo,
+    QueueProgress,
     QueueTimeSpan,
     TopicConsumeRates,
     TopicOffset,
@@ -119,20 +119,20 @@ def encode_consume_stats(stats: ConsumeStats) -> bytes:
 
 def consume_stats_fields(stats: ConsumeStats) -> dict[str, object]:
     """Return a group's progress as it is written."""
-    table = {queue: _offset_wrapper_fields(one) for queue, one in stats.offset_table.items()}
+    table = {queue: _queue_progress_fields(one) for queue, one in stats.offset_table.items()}
     return {"consumeTps": stats.consume_tps, "offsetTable": shape.queue_keys(table)}
 
 
-def offset_wrapper_entry(queue: MessageQueue, one: OffsetWrapper) -> bytes:
+def queue_progress_entry(queue: MessageQueue, one: QueueProgress) -> bytes:
     """One entry of the table in that answer."""
-    return _queue_entry(queue, _offset_wrapper_fields(one))
+    return _queue_entry(queue, _queue_progress_fields(one))
 
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
     """Read the answer to 208."""
     obj = shape.load_object(data)
     return ConsumeStats(
-        offset_table=shape.queue_table(obj, "offsetTable", _offset_wrapper_of),
+        offset_table=shape.queue_table(obj, "offsetTable", _queue_progress_of),
         consume_tps=shape.real(obj, "consumeTps"),
     )
 
@@ -218,7 +218,7 @@ def _topic_offset_fields(one: TopicOffset) -> dict[str, object]:
     }
 
 
-def _offset_wrapper_fields(one: OffsetWrapper) -> dict[str, object]:
+def _queue_progress_fields(one: QueueProgress) -> dict[str, object]:
     return {
         "brokerOffset": one.broker_offset,
         "consumerOffset": one.consumer_offset,
@@ -255,9 +255,9 @@ def _topic_offset_of(value: Any) -> TopicOffset:
     )
 
 
-def _offset_wrapper_of(value: Any) -> OffsetWrapper:
+def _queue_progress_of(value: Any) -> QueueProgress:
     obj = shape.object_of(value, "offsetTable")
-    return OffsetWrapper(
+    return QueueProgress(
         broker_offset=shape.number(obj, "brokerOffset"),
         consumer_offset=shape.number(obj, "consumerOffset"),
         pull_offset=shape.number(obj, "pullOffset"),
