@@ -119,6 +119,9 @@ class ScriptedBroker:
         """Stop serving."""
 
         async def stop() -> None:
+            # What the loop has accepted becomes a connection first: else nobody closes its socket.
+            while accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(accepting)
             self._server.close()
             for connection in list(self.connections):
                 connection.abort()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -405,6 +406,24 @@ def test_a_stop_closes_all_connections_after_their_responses_are_written() -> No
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
         await server.stop()
+
+    run(scenario())
+
+
+def test_a_stop_closes_connections_that_were_just_accepted() -> None:
+    async def scenario() -> None:
+        for iterations in range(6):
+            server = RemotingServer(RequestDispatcher([]), NetSettings())
+            port = await server.start("127.0.0.1", 0)
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            await server.stop()
+            for client in clients:
+                client.settimeout(5)
+                with suppress(ConnectionResetError):  # it had not been accepted
+                    assert client.recv(1) == b"", "closed, not forgotten"
+                client.close()
 
     run(scenario())
 

@@ -321,6 +321,7 @@ class RemotingServer:
         """Stop listening, write what waits, close all connections; cut them after `grace_s`."""
         if self._listener is None:
             return
+        await _accepted()
         self._listener.close()
         if self._second is not None:
             self._second.close()
@@ -393,6 +394,19 @@ async def _listen(
         return await loop.create_server(protocol, host, port, **options)
     except (OSError, OverflowError, ValueError) as error:
         raise _listen_error(host, port, error) from error
+
+
+async def _accepted() -> None:
+    """Wait until all that the loop has accepted are connections; its listener may be closed then.
+
+    asyncio forgets the others without closing them (cpython#109564), and their clients wait.
+    """
+    while accepting := [
+        each
+        for each in asyncio.all_tasks()
+        if getattr(each.get_coro(), "__name__", "") == "_accept_connection2"
+    ]:
+        await asyncio.wait(accepting)
 
 
 def _listen_error(host: str, port: int, error: Exception) -> SettingsError:
