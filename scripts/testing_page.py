@@ -58,9 +58,10 @@ def room_line(room: str, found: dict[str, Any]) -> str:
     tried = total["mutants"] - total["unfinished"]
     noticed = total["killed"] + total["hung"]
     line = f"- {room}: {noticed:,} of {tried:,} mutants noticed ({noticed / tried:.0%})"
-    if sample := found.get("sample"):
-        line += f", a sample of {sample['number']:,} of {sample['of']:,}, drawn with seed "
-        line += f"{sample['seed']}"
+    seeds = {counts["seed"] for counts in found["files"].values() if "seed" in counts}
+    if seeds:
+        drawn = ", ".join(map(str, sorted(seeds)))
+        line += f"; a sample of all {total['mutants']:,}, drawn with seed {drawn}"
     return line + "\n"
 
 
