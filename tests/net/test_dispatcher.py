@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cometmq.errors import BadHeader, ProtocolError, Reject
+from cometmq.net import dispatcher
 from cometmq.net.dispatcher import answer_held
 from cometmq.net.handler import HELD, Reply, TwoPartFrame
 from cometmq.settings.net import NetSettings
@@ -37,7 +38,7 @@ def raising(error: Exception) -> Any:
 
 def test_answers_of_one_chunk_come_in_order_and_in_one_write() -> None:
     async def scenario() -> None:
-        async with serving({ECHO: echo}) as served:
+        async with serving({ECHO: echo}, monotonic_s=lambda: 0.0) as served:  # time for all of it
             raw = await served.connect()
             for opaque in range(100):
                 raw.ask(ECHO, opaque, b"%d" % opaque)
@@ -381,5 +382,35 @@ def test_both_header_forms_are_understood_and_answered_in_json() -> None:
             raw.writer.write(encode_frame(header, b"binary", ROCKETMQ))
             answer = await raw.next()
             assert (answer.opaque, answer.body) == (7, b"binary")
+
+    run(scenario())
+
+
+def test_the_log_says_once_a_minute_that_one_way_requests_are_refused(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = {ECHO: echo, REJECT: raising(Reject(ResponseCode.NO_PERMISSION, "not you"))}
+
+    async def scenario() -> None:
+        async with serving(table) as served:
+            raw = await served.connect()
+
+            async def refused_lines() -> list[str]:
+                caplog.clear()
+                for opaque, code in enumerate([REJECT, ECHO, 77, 78] * 3):
+                    raw.ask(code, opaque, oneway=True)
+                assert (await raw.call(ECHO, 99)).opaque == 99
+                return [line for line in caplog.messages if "is refused" in line]
+
+            found = await refused_lines()
+            assert [line.partition(" of ")[0] for line in found] == [
+                f"a one-way request {REJECT}",
+                "a one-way request 77",
+            ]
+            assert found[0].endswith("is refused, and others may be: not you")
+            assert await refused_lines() == []
+            monkeypatch.setattr(dispatcher, "REFUSED_LOG_S", 0.0)
+            served.dispatcher._refused.clear()
+            assert len(await refused_lines()) == 9, "of all but ECHO"
 
     run(scenario())

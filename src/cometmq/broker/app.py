@@ -26,6 +26,7 @@ from cometmq.broker.requests.unsupported import unsupported
 from cometmq.broker.sends.tag_codes import TagCodes
 from cometmq.metrics.traffic_counters import SAMPLE_S
 from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.net.address import join_address
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.endpoint import Endpoint, RequestEffect
@@ -229,8 +230,7 @@ class Broker:
     @property
     def address(self) -> str:
         """Where clients reach the broker, "host:port"."""
-        host = advertised_host(self.settings)
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return join_address(advertised_host(self.settings), self.port)
 
     @property
     def codes(self) -> frozenset[int]:

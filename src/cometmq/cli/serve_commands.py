@@ -19,7 +19,7 @@ import click
 from cometmq.cli.ready_file import ReadyFile
 from cometmq.cli.role_runner import RunningRoles, log_to_stderr, print_lines, serve
 from cometmq.errors import SettingsError
-from cometmq.net.connection import join_address
+from cometmq.net.address import join_address
 from cometmq.net.server import require_free
 from cometmq.runtime.system_clock_and_files import expand_user_path
 from cometmq.settings.broker import BrokerSettings

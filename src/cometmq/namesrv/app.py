@@ -18,8 +18,8 @@ from cometmq.namesrv.registration_requests import RegistrationRequests
 from cometmq.namesrv.route_registry import RouteRegistry
 from cometmq.namesrv.route_requests import RouteRequests
 from cometmq.namesrv.topic_list_requests import TopicListRequests
+from cometmq.net.address import join_address
 from cometmq.net.channel_pool import ChannelPool
-from cometmq.net.connection import join_address
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import BackgroundTasks

@@ -21,6 +21,7 @@ from cometmq.errors import (
     SendFailed,
     TooManyRequests,
 )
+from cometmq.net.address import split_address
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
 
@@ -183,9 +184,8 @@ class BlockingChannel:
 
 def open_socket(addr: str, timeout_s: float) -> socket.socket:
     """Connect to "host:port"; raises ConnectFailed."""
-    host, _, port = addr.rpartition(":")
     try:
-        connection = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+        connection = socket.create_connection(split_address(addr), timeout_s)
     except (OSError, ValueError) as error:
         raise ConnectFailed(f"no connection to {addr}: {error}") from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

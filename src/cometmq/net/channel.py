@@ -23,6 +23,7 @@ from cometmq.errors import (
     SendFailed,
     TooManyRequests,
 )
+from cometmq.net.address import split_address
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import JSON, Frame
@@ -356,7 +357,7 @@ async def connect(
     `on_request` gets every request of the peer, on the loop. `prepare` may change each request
     before it is written, to sign it, for instance. Raises ConnectFailed.
     """
-    host, port = split_addr(addr)
+    host, port = split_address(addr)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_s):
@@ -368,11 +369,3 @@ async def connect(
     except (OSError, ValueError) as error:  # ValueError: a host name that cannot be encoded
         raise ConnectFailed(f"no connection to {addr}: {error}") from error
     return channel
-
-
-def split_addr(addr: str) -> tuple[str, int]:
-    """Split "host:port" or "[ipv6]:port". Raises ConnectFailed when it is neither."""
-    host, _, port = addr.strip().rpartition(":")
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
-        raise ConnectFailed(f"{addr!r} is not an address; write host:port")
-    return host.strip("[]"), int(port)

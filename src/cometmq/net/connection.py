@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from socket import AF_INET6, inet_pton
-from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import RemotingTimeout, SendFailed, TooManyRequests
+from cometmq.net.address import peer_address
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OPAQUE_MASK = 0x7FFFFFFF
-_V4_IN_V6 = "::ffff:"
 
 ANSWER_BYTES = 1 << 20
 """Answers of one chunk are written out when they exceed this, before more frames are looked at."""
@@ -58,6 +56,7 @@ class Connection:
         "_unsent_max",
         "_waiting_bytes",
         "addr",
+        "address",
         "held",
         "host",
         "is_blocked",
@@ -78,7 +77,8 @@ class Connection:
         in_flight: InFlightLimits,
         settings: NetSettings,
     ) -> None:
-        self.addr, self.host = _address(transport.get_extra_info("peername"))
+        self.addr, self.address, self.host = peer_address(transport.get_extra_info("peername"))
+        """Where the client is, "ip:port"; the same without the port; and as records hold it."""
         self.language = 0
         self.version = 0
         self.is_closed = self.is_blocked = self.is_flush_scheduled = False
@@ -294,20 +294,3 @@ class Connection:
         """Return one line for logs and failing tests."""
         state = "closed" if self.is_closed else "blocked" if self.is_blocked else "open"
         return f"<connection {self.addr} {state}, {self.open_requests} unanswered>"
-
-
-def _address(peername: Any) -> tuple[str, bytes]:
-    """Return "ip:port" and the packed form of a stored record's host: address, port as int32."""
-    if not peername:
-        return "unknown", bytes(8)
-    ip, port = str(peername[0]), int(peername[1])
-    if ip.startswith(_V4_IN_V6):
-        ip = ip.removeprefix(_V4_IN_V6)
-    if ":" in ip:
-        return join_address(ip, port), inet_pton(AF_INET6, ip.partition("%")[0]) + pack(">i", port)
-    return join_address(ip, port), bytes(map(int, ip.split("."))) + pack(">i", port)
-
-
-def join_address(host: str, port: int) -> str:
-    """Return "host:port", with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

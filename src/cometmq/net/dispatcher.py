@@ -3,7 +3,8 @@
 Owns the table of endpoints and the policy for failures: Reject becomes its code, a bad header or
 any other exception SYSTEM_ERROR (the latter with one traceback in the log), an unknown code
 REQUEST_CODE_NOT_SUPPORTED, a broken command ends its connection, too many unanswered requests
-SYSTEM_BUSY. Refuses to know what the codes mean.
+SYSTEM_BUSY. What becomes of a one-way request that is refused only the log says, once a minute for
+each code and answer. Refuses to know what the codes mean.
 Java: NettyRemotingAbstract.processRequestCommand, RemotingSysResponseCode.
 """
 
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 _RESPONSE, _ONEWAY = 1, 2
 _UNKNOWN = -1
 """Stands for all codes that have no endpoint."""
+
+REFUSED_LOG_S = 60.0
+"""Time between log lines about one-way requests of one code that are refused alike, seconds."""
 
 OnDurable = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
@@ -81,6 +85,8 @@ class RequestDispatcher:
         self._warnings = RateLimitedLog(log)
         self._on_held_answer = self._answer_held
         self._tasks: set[asyncio.Future[None]] = set()
+        self._refused: dict[tuple[int, int], float] = {}
+        """When the log last had a line about one-way requests of a code with an answer."""
 
     @property
     def codes(self) -> frozenset[int]:
@@ -144,10 +150,10 @@ class RequestDispatcher:
         request: Command,
         result: HandlerResult | Awaitable[HandlerResult],
     ) -> None:
-        is_oneway = request.flag & _ONEWAY
-        if type(result) is Reply:
-            if is_oneway:
-                return
+        if request.flag & _ONEWAY and not isinstance(result, Awaitable):
+            if isinstance(result, Reply) and result.code:
+                self._log_refused(connection, request, result)
+        elif type(result) is Reply:
             data = result.encode(request.opaque)
             if result.durable:
                 assert request.code in self._durable, f"{request.code} waits and does not say so"
@@ -157,16 +163,13 @@ class RequestDispatcher:
             else:
                 connection.send(data)
         elif type(result) is bytes:
-            if not is_oneway:
-                connection.send(result)
+            connection.send(result)
         elif type(result) is TwoPartFrame:
-            if not is_oneway:
-                connection.send(result.head)
-                connection.send(result.body)
+            connection.send(result.head)
+            connection.send(result.body)
         elif result is HELD:
-            if not is_oneway:
-                connection.begin_request()
-                connection.held[id(request)] = (request, self._on_held_answer)
+            connection.begin_request()
+            connection.held[id(request)] = (request, self._on_held_answer)
         else:
             self._run_async(connection, request, cast("Awaitable[HandlerResult]", result))
 
@@ -175,12 +178,12 @@ class RequestDispatcher:
     ) -> None:
         if connection.is_full and request.flag & _ONEWAY:  # nobody waits for it
             _abandon(awaited)
+            self._log_refused(connection, request, _BUSY)
             return
         size = len(request.body) + sum(map(len, request.ext.values()))
         if not connection.has_room_for(size):
             _abandon(awaited)
-            if not request.flag & _ONEWAY:
-                connection.send(_BUSY.encode(request.opaque))
+            self._send_result(connection, request, _BUSY)
             return
         connection.begin_request()
         connection.keep_waiting(size)
@@ -202,6 +205,19 @@ class RequestDispatcher:
             connection.end_request()
         if not connection.is_closed:
             self._send_result(connection, request, result)
+
+    def _log_refused(self, connection: Connection, request: Command, answer: Reply) -> None:
+        """Say that a one-way request was refused, as nobody else hears of it."""
+        code = request.code if request.code in self._handlers else _UNKNOWN
+        now, kind = asyncio.get_running_loop().time(), (code, answer.code)
+        if now >= self._refused.get(kind, now):
+            self._refused[kind] = now + REFUSED_LOG_S
+            log.warning(
+                "a one-way request %d of %s is refused, and others may be: %s",
+                request.code,
+                connection.addr,
+                answer.remark or answer.code,
+            )
 
     def _answer_held(
         self, connection: Connection, request: Command, answer: Answer | Awaitable[Answer]

@@ -109,7 +109,7 @@ class ServerProtocol(asyncio.Protocol):
     @property
     def address(self) -> str:
         """The host that the connection comes from, without its port."""
-        return self.connection.addr.rpartition(":")[0]
+        return self.connection.address
 
     def drop(self) -> None:
         """Close at once; who asks for it has said why."""
@@ -344,19 +344,19 @@ class RemotingServer:
             transport, self._loop, self._coalescer, self._in_flight, self.settings
         )
         count = len(self.protocols)
-        host = connection.addr.rpartition(":")[0]
+        address = connection.address
         if count >= self.settings.connections_max:
             self.warnings.warning("refusing %s: %d connections are open", connection.addr, count)
             transport.abort()
-        elif self._by_address[host] >= self.settings.connections_per_address_max:
+        elif self._by_address[address] >= self.settings.connections_per_address_max:
             self.warnings.warning(
                 "refusing %s: %d connections of its address are open (connectionsPerAddressMax)",
                 connection.addr,
-                self._by_address[host],
+                self._by_address[address],
             )
             transport.abort()
         self.protocols.add(protocol)
-        self._by_address[host] += 1
+        self._by_address[address] += 1
         return connection
 
     def forget(self, protocol: ServerProtocol) -> None:

@@ -2,7 +2,7 @@
 
 Reading takes bare integer keys, whole objects as keys, single quotes, bare words as keys, trailing
 commas and `$ref` back references; every key becomes a string, an object key its compact JSON text.
-Writing is compact with sorted keys, nulls left out, integer keys bare and `ObjectKey`s raw;
+Writing is compact with sorted keys, nulls left out, integer keys bare and `JsonObjectKey`s raw;
 `strict` quotes every key and escapes what is not ASCII, for peers that asked for standard JSON.
 Java: RemotingSerializable over fastjson 1.2.
 """

@@ -33,7 +33,7 @@ class FakeConnection:
     """As much of a connection as held requests use."""
 
     def __init__(self) -> None:
-        self.addr = "fake:1"
+        self.addr, self.address = "fake:1", "fake"
         self.is_closed = False
         self.held: dict[int, tuple[Command, Callable[..., None]]] = {}
         self.answers: list[tuple[int, int]] = []
@@ -285,7 +285,7 @@ def test_whatever_happens_a_request_leaves_exactly_once(steps: list[tuple[Any, A
 def test_the_address_that_holds_most_makes_room_for_others() -> None:
     async def scenario() -> None:
         table, many, few = HeldRequests(6, 4), FakeConnection(), FakeConnection()
-        few.addr = "other:1"
+        few.address = "other"
         first = [held(table, many, GROUP) for _ in range(4)]
         with pytest.raises(Reject, match="no address has more than yours"):
             held(table, many, GROUP)

@@ -1,6 +1,6 @@
 """Figures of the broker (315), the contents of its queues (321), and cleaning up (306, 329).
 
-Refuses to keep state; what is counted is in `stats`, what lies on disk in the store.
+Refuses to keep state; what is counted is in `metrics/broker_stats`, what lies on disk in the store.
 Java: AdminBrokerProcessor (ViewBrokerStatsData, queryConsumeQueue, cleanUnusedTopic and its like).
 """
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MESSAGE_TYPE = "message.type"
 _MIXED = "MIXED"
-_MESSAGE_TYPES = (*("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", _MIXED),)
+_MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", _MIXED)
 """What a topic may say of its messages. Only RocketMQ's proxy checks messages against it."""
 _LITE = "LITE"
 _FIXED = {"queue.type": ("SimpleCQ",), "cleanup.policy": ("DELETE",)}

@@ -16,10 +16,11 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.delivery.transactions import CHECK_TIMES, IMMUNITY, copy_of, destination_of
+from cometmq.broker.delivery.property_limit import fit_properties
+from cometmq.broker.delivery.real_destination import destination_of
+from cometmq.broker.delivery.transactions import CHECK_TIMES, IMMUNITY, copy_of
 from cometmq.broker.groups.consumer_groups import TRANSACTION_GROUP
-from cometmq.broker.sends.property_limit import fit_properties
-from cometmq.errors import ProtocolError, Reject
+from cometmq.errors import ProtocolError
 from cometmq.model.topic import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from cometmq.rules.half_message import CheckDecision, EndedHalfMessages, decide_check, parse_op_body
 from cometmq.store.get_result import GetStatus
@@ -330,9 +331,9 @@ class CheckBack:
         if connection is None:
             return
         try:
-            topic, queue_id = destination_of(half)
-        except Reject as error:
-            log.error("the half message at byte %d: %s", half.phy_offset, error.remark)
+            topic, queue_id = destination_of(half.properties)
+        except ProtocolError as error:
+            log.error("the half message at byte %d is not asked about: %s", half.phy_offset, error)
             return
         unique = (properties.find(raw, b"UNIQ_KEY") or b"").decode("utf-8", "replace") or None
         header = CheckTransactionStateRequestHeader(

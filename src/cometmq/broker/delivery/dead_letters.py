@@ -16,7 +16,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.sends.property_limit import fit_properties
+from cometmq.broker.delivery.property_limit import fit_properties
 from cometmq.model.topic import DLQ_PREFIX, dlq_topic_of, is_dlq_topic
 from cometmq.store.get_result import GetStatus
 from cometmq.store.put_result import PutResult, PutStatus
@@ -79,7 +79,7 @@ class DeadLetterQueues:
         origin_topic = properties.find(raw, b"RETRY_TOPIC") or draft.topic.encode()
         for key, value in ((b"DLQ_ORIGIN_TOPIC", origin_topic), (b"DLQ_ORIGIN_MESSAGE_ID", origin)):
             if value:
-                raw = properties.append(properties.remove(raw, key), key, value)
+                raw = properties.put(raw, key, value)
         raw, left_out = fit_properties(raw)
         if left_out:
             log.warning(

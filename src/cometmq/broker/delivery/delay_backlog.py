@@ -15,8 +15,9 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from cometmq.broker.delivery.real_destination import destination_of
 from cometmq.errors import ProtocolError
-from cometmq.model.topic import HALF_TOPIC, SCHEDULE_TOPIC
+from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 
@@ -35,7 +36,6 @@ RANGES_MAX = 100
 SCAN_MAX = 200_000
 """Messages read at the start to find those that were delivered already."""
 
-_QUEUE_ID_MAX = 0x7FFFFFFF
 _PULL_COUNT, _PULL_BYTES = 32, 1 << 20
 
 
@@ -184,15 +184,3 @@ class _DeliveryTimes:
 def _key_of(record: StoredRecord) -> _Key:
     unique = properties.find(record.properties, b"UNIQ_KEY")
     return unique, record.reconsume_times, record.body_crc
-
-
-def destination_of(raw: bytes) -> tuple[str, int]:
-    """The topic and queue of a delayed message; ProtocolError when its properties lack them."""
-    topic, queue_id = properties.find(raw, b"REAL_TOPIC"), properties.find(raw, b"REAL_QID")
-    try:
-        found = (topic or b"").decode(), int(queue_id or b"")
-    except ValueError:
-        found = "", -1
-    if not found[0] or found[0] == HALF_TOPIC or not 0 <= found[1] <= _QUEUE_ID_MAX:
-        raise ProtocolError(f"it is for queue {queue_id!r} of topic {topic!r}")
-    return found

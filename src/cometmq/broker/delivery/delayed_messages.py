@@ -17,13 +17,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cometmq.broker.delivery.delay_backlog import (
-    BacklogRange,
-    destination_of,
-    skip_delivered,
-    split_backlog,
-)
-from cometmq.broker.sends.property_limit import fit_properties
+from cometmq.broker.delivery.delay_backlog import BacklogRange, skip_delivered, split_backlog
+from cometmq.broker.delivery.property_limit import fit_properties
+from cometmq.broker.delivery.real_destination import destination_of, with_destination
 from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC, DataVersion
@@ -34,7 +30,6 @@ from cometmq.store.store_clock import GRAIN_MS
 from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.bodies.topic import version_fields, version_of
 from cometmq.wire.records import log_record as stored
-from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,10 +107,7 @@ class DelayedMessages:
         if level <= 0:
             return
         level = self.levels.clamp(level)
-        raw = draft.properties
-        for key, value in ((b"REAL_TOPIC", draft.topic), (b"REAL_QID", str(draft.queue_id))):
-            raw = properties.append(properties.remove(raw, key), key, value.encode())
-        draft.properties = raw
+        draft.properties = with_destination(draft.properties, draft.topic, draft.queue_id)
         draft.topic = SCHEDULE_TOPIC
         draft.queue_id = level - 1
         self._store.renew_store_time()  # its delay begins now, however long this iteration lasts

@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 PUSH_S = 10.0
 """How long a client may take to acknowledge a reply pushed to it."""
 
-_PUSH_TIME = b"PUSH_REPLY_TIME"
-
 
 class ReplyHandler:
     """Answers 324 and 325."""
@@ -125,9 +123,7 @@ class ReplyHandler:
     def _with_region(self, raw: bytes) -> bytes:
         """The sender's properties with the region that this broker adds to every message."""
         for key in (b"MSG_REGION", b"TRACE_ON"):
-            raw = properties.append(
-                properties.remove(raw, key), key, self._region[key.decode()].encode()
-            )
+            raw = properties.put(raw, key, self._region[key.decode()].encode())
         return raw
 
     def _push_header(
@@ -135,7 +131,7 @@ class ReplyHandler:
     ) -> ReplyMessageRequestHeader:
         """The header of the request that pushes the reply (326)."""
         now_ms = self._now_ms()
-        stamped = properties.append(properties.remove(raw, _PUSH_TIME), _PUSH_TIME, b"%d" % now_ms)
+        stamped = properties.put(raw, b"PUSH_REPLY_TIME", b"%d" % now_ms)
         return ReplyMessageRequestHeader(
             producer_group=header.producer_group,
             topic=header.topic,

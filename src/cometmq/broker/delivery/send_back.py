@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.broker.sends.property_limit import BYTES_MAX, fit_properties
+from cometmq.broker.delivery.property_limit import BYTES_MAX, fit_properties
 from cometmq.broker.sends.single_message_writer import attempts_max
 from cometmq.errors import ProtocolError, Reject
 from cometmq.model import topic as names
@@ -161,7 +161,7 @@ class SendBackHandler:
             placed = self._put_dead_letter(header.group, sent_back)
         else:
             level = self._level_of(group, header.delay_level, record.reconsume_times)
-            draft.properties = _with_property(draft.properties, b"DELAY", str(level).encode())
+            draft.properties = properties.put(draft.properties, b"DELAY", str(level).encode())
             draft.queue_id = next(self._round_robin) % group.retry_queue_nums
             self._delayed_messages.schedule(draft)
             placed = self._store.put(draft)
@@ -185,7 +185,7 @@ class SendBackHandler:
             added[b"DLQ_ORIGIN_QUEUE_ID"] = origin.queue_id
             added[b"DLQ_ORIGIN_OFFSET"] = origin.queue_offset
         for key, value in added.items():
-            draft.properties = _with_property(draft.properties, key, b"%d" % value)
+            draft.properties = properties.put(draft.properties, key, b"%d" % value)
         draft.topic = record.topic
         return self._dead_letters.put(group, draft, sent_back.newest)
 
@@ -205,14 +205,14 @@ def _next_attempt(
 ) -> MessageDraft:
     """The copy of a message for the group's retry topic."""
     raw = stored.shown_properties(record.properties)
-    raw = _with_property(raw, b"WAIT", b"false")
+    raw = properties.put(raw, b"WAIT", b"false")
     if properties.find(raw, b"RETRY_TOPIC") is None:
         raw = properties.append(raw, b"RETRY_TOPIC", record.topic.encode())
     if properties.find(raw, b"ORIGIN_MESSAGE_ID") is None:
         origin = message_id.offset_id(record.store_host, record.phy_offset)
         raw = properties.append(raw, b"ORIGIN_MESSAGE_ID", origin.encode())
     if reason:
-        raw = _with_property(raw, b"DLQ_REASON", _reason_property(reason))
+        raw = properties.put(raw, b"DLQ_REASON", _reason_property(reason))
     draft = MessageDraft.copy_of(record, names.retry_topic_of(header.group), 0, raw)
     draft.reconsume_times += 1
     return draft
@@ -236,10 +236,6 @@ def _delay_properties_bytes(retry_topic: str) -> int:
     """How much scheduling the next attempt adds to the properties, at most."""
     pairs = {"DELAY": "99", "REAL_TOPIC": retry_topic, "REAL_QID": str(0x7FFFFFFF)}
     return len(properties.encode(pairs))
-
-
-def _with_property(raw: bytes, key: bytes, value: bytes) -> bytes:
-    return properties.append(properties.remove(raw, key), key, value) if value else raw
 
 
 def _reason_property(reason: str) -> bytes:

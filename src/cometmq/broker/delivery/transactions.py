@@ -13,6 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cometmq.broker.delivery.real_destination import (
+    destination_of,
+    with_destination,
+    without_destination,
+)
 from cometmq.broker.requests.status_codes import PUT_STATUS_REMARKS
 from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import ProtocolError, Reject
@@ -54,7 +59,6 @@ GROWTH_BYTES = 100
 """Room that a half message's properties keep for what the checks add to them."""
 
 _ENDS = (sysflag.TRANSACTION_COMMIT, sysflag.TRANSACTION_ROLLBACK)
-_QUEUE_ID_MAX = 0x7FFFFFFF
 _END_STATUS_CODES = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
     PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.SUCCESS,
@@ -114,13 +118,11 @@ class Transactions:
                 "the broker takes no transactional messages: rejectTransactionMessage is set",
             )
         raw = draft.properties
-        for key in (b"__transactionId__", b"REAL_TOPIC", b"REAL_QID"):
-            raw = properties.remove(raw, key)
+        raw = properties.remove(raw, b"__transactionId__")
         unique = properties.find(raw, b"UNIQ_KEY")
         if unique:
             raw = properties.append(raw, b"__transactionId__", unique)
-        raw = properties.append(raw, b"REAL_TOPIC", draft.topic.encode())
-        raw = properties.append(raw, b"REAL_QID", b"%d" % draft.queue_id)
+        raw = with_destination(raw, draft.topic, draft.queue_id)
         if len(raw) > properties.BYTES_MAX - GROWTH_BYTES:
             raise Reject(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -189,10 +191,8 @@ class Transactions:
         return Reply(durable=True)
 
     def _commit(self, half: StoredRecord) -> None:
-        topic, queue_id = destination_of(half)
-        raw = stored.shown_properties(half.properties)
-        for key in (b"REAL_TOPIC", b"REAL_QID"):
-            raw = properties.remove(raw, key)
+        topic, queue_id = destination_of(half.properties)
+        raw = without_destination(stored.shown_properties(half.properties))
         draft = MessageDraft.copy_of(half, topic, queue_id, raw)
         draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
         draft.prepared_offset = half.phy_offset
@@ -253,19 +253,10 @@ def is_half_message(draft: MessageDraft) -> bool:
     return draft.reconsume_times <= 0 or delay_level(draft.properties) <= 0
 
 
-def destination_of(half: StoredRecord) -> tuple[str, int]:
-    """The topic and queue of a half message; raises Reject when its properties lack them."""
-    topic = properties.find(half.properties, b"REAL_TOPIC") or b""
-    queue_id = properties.find(half.properties, b"REAL_QID") or b""
-    if not topic or not queue_id.isdigit() or int(queue_id) > _QUEUE_ID_MAX:
-        raise _wrong(f"the half message is for queue {queue_id!r} of topic {topic!r}")
-    return topic.decode("utf-8", "replace"), int(queue_id)
-
-
 def copy_of(half: StoredRecord, key: bytes, value: bytes) -> MessageDraft:
     """A copy of a half message for the same queue, with one property set."""
-    raw = properties.remove(stored.shown_properties(half.properties), key)
-    return MessageDraft.copy_of(half, HALF_TOPIC, 0, properties.append(raw, key, value))
+    raw = properties.put(stored.shown_properties(half.properties), key, value)
+    return MessageDraft.copy_of(half, HALF_TOPIC, 0, raw)
 
 
 def _wrong(remark: str) -> Reject:

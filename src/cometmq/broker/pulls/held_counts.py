@@ -36,19 +36,19 @@ class HeldRequestCounts(Generic[_T]):
         """Work with these bounds from now on; what is above them leaves by and by."""
         self._count_max, self._per_key_max = count_max, per_key_max
 
-    def add(self, held: _T, host: str, keys: tuple[Hashable, ...]) -> None:
+    def add(self, held: _T, address: str, keys: tuple[Hashable, ...]) -> None:
         """Count a request of an address."""
         for scope in (_ALL, *keys):
-            self._shares.setdefault(scope, {}).setdefault(host, {})[held] = None
+            self._shares.setdefault(scope, {}).setdefault(address, {})[held] = None
             self._counts[scope] = self._counts.get(scope, 0) + 1
 
-    def remove(self, held: _T, host: str, keys: tuple[Hashable, ...]) -> None:
+    def remove(self, held: _T, address: str, keys: tuple[Hashable, ...]) -> None:
         """Take one back; it must have been added with the same address and keys."""
         for scope in (_ALL, *keys):
             shares = self._shares[scope]
-            del shares[host][held]
-            if not shares[host]:
-                del shares[host]
+            del shares[address][held]
+            if not shares[address]:
+                del shares[address]
             self._counts[scope] -= 1
             if not self._counts[scope]:
                 del self._counts[scope], self._shares[scope]
@@ -60,8 +60,8 @@ class HeldRequestCounts(Generic[_T]):
             return _ALL
         return next((key for key in keys if counts.get(key, 0) >= self._per_key_max), None)
 
-    def oldest_of_largest(self, scope: Hashable, host: str) -> _T | None:
-        """The request that makes room for one of `host`; None when nobody has more than it."""
+    def oldest_of_largest(self, scope: Hashable, address: str) -> _T | None:
+        """The request that makes room for one of `address`; None when nobody has more than it."""
         shares = self._shares[scope]
         largest = max(shares.values(), key=len)
-        return next(iter(largest)) if len(largest) > len(shares.get(host, ())) else None
+        return next(iter(largest)) if len(largest) > len(shares.get(address, ())) else None

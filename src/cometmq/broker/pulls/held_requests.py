@@ -76,15 +76,13 @@ class WakeDecision(Enum):
 class HeldRequest(ABC):
     """One request that waits, and what it takes to answer it. Few objects: there may be many."""
 
-    __slots__ = ("connection", "deadline_step", "host", "kept_bytes", "request")
+    __slots__ = ("connection", "deadline_step", "kept_bytes", "request")
 
     def __init__(self, request: Command, connection: Connection) -> None:
         self.request = request
         self.connection = connection
         self.deadline_step = _NOT_HELD
         """The timer step at which it is answered in any case; HeldRequests sets it."""
-        self.host = connection.addr.rpartition(":")[0]
-        """The address that it comes from."""
         self.kept_bytes = 0
         """What it keeps that may be large; must not change while it is held."""
 
@@ -159,7 +157,7 @@ class HeldRequests:
         connection, keys = held.connection, held.keys
         of_connection = self._by_connection.get(connection)
         self._check_bounds(connection, keys, len(of_connection or ()), held.kept_bytes)
-        self._make_room(held.host, keys)
+        self._make_room(connection.address, keys)
         if of_connection is None:
             of_connection = self._by_connection[connection] = set()
             connection.on_close(self._drop_connection)
@@ -168,7 +166,7 @@ class HeldRequests:
             self._by_key.setdefault(key, set()).add(held)
             pair = (connection, key)
             self._per_connection_and_key[pair] = self._per_connection_and_key.get(pair, 0) + 1
-        self._shares.add(held, held.host, keys)
+        self._shares.add(held, connection.address, keys)
         held.deadline_step = self._step_after(timeout_ms)
         self._by_deadline.setdefault(held.deadline_step, set()).add(held)
         self._kept_bytes += held.kept_bytes
@@ -235,10 +233,10 @@ class HeldRequests:
                 f"{of_key} of these on this queue; pull later",
             )
 
-    def _make_room(self, host: str, keys: tuple[Hashable, ...]) -> None:
+    def _make_room(self, address: str, keys: tuple[Hashable, ...]) -> None:
         """Wake the oldest request of whoever has most, at the bounds in all and per key."""
         while (full := self._shares.full_scope(keys)) is not None:
-            oldest = self._shares.oldest_of_largest(full, host)
+            oldest = self._shares.oldest_of_largest(full, address)
             if oldest is None:
                 raise Reject(
                     ResponseCode.SYSTEM_BUSY,
@@ -361,7 +359,7 @@ class HeldRequests:
             if not self._per_connection_and_key[pair]:
                 del self._per_connection_and_key[pair]
         _discard(self._by_deadline, held.deadline_step, held)
-        self._shares.remove(held, held.host, held.keys)
+        self._shares.remove(held, connection.address, held.keys)
         self._kept_bytes -= held.kept_bytes
         # An empty set stays until the connection closes: on_close is registered once.
         of_connection = self._by_connection.get(connection)

@@ -1,7 +1,7 @@
 """Hot. PULL_MESSAGE and LITE_PULL_MESSAGE (11, 361): read a queue, or hold until a message comes.
 
-A pull is checked (`pull_check`), read (`pull_read`) and encoded (`pull_response`). This file joins
-these, keeps the group's offsets, and holds a pull that finds nothing (`pull_long_polling`).
+A pull is checked (`pull_check`), read (`pull_reader`) and encoded (`pull_response`). This file
+joins these, keeps the group's offsets, and holds a pull that finds nothing (`pull_long_polling`).
 Invariants: whatever had to be fetched from the disk, a pull changes state once, after its read; a
 held pull is answered by the whole check and a read of its own, and is not held again.
 Java: PullMessageProcessor.

@@ -14,6 +14,7 @@ from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.net.handler import Reply, TwoPartFrame
 from cometmq.store.get_result import GetStatus
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import VERSION
 from cometmq.wire.frame import encode_frame, encode_head
 
 if TYPE_CHECKING:
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from cometmq.store.get_result import GetResult
 
 _HEADER = (
-    b'{"code":%d,"extFields":{"groupSysFlag":"%d","maxOffset":"%d","minOffset":"%d",'
-    b'"nextBeginOffset":"%d","suggestWhichBrokerId":"0","topicSysFlag":"%d"},"flag":1,'
-    b'"language":"PYTHON","opaque":%b,"remark":"%b","serializeTypeCurrentRPC":"JSON","version":479}'
+    b'{"code":%%d,"extFields":{"groupSysFlag":"%%d","maxOffset":"%%d","minOffset":"%%d",'
+    b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"0","topicSysFlag":"%%d"},"flag":1,'
+    b'"language":"PYTHON","opaque":%%b,"remark":"%%b","serializeTypeCurrentRPC":"JSON",'
+    b'"version":%d}' % VERSION
 )
 _REMARKS = {status: status.name.encode() for status in GetStatus}
 

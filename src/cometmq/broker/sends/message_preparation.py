@@ -28,7 +28,11 @@ COPIED_MARKS = (b"MSG_REGION\x01", b"CLUSTER\x01")
 """What a message carries that was taken out of a broker and is sent again."""
 TIMER_MARK = b"TIMER_DEL"
 _BEFORE_PRIORITY = (
-    *(b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"__SHARDINGKEY"),
+    b"DELAY",
+    b"TIMER_DELIVER_MS",
+    b"TIMER_DELAY_SEC",
+    b"TIMER_DELAY_MS",
+    b"__SHARDINGKEY",
 )
 """Properties that make a message delayed or sharded, and not one with a priority."""
 _WHOLE = re.compile(rb"[+-]?[0-9]{1,10}")

@@ -1,7 +1,7 @@
 """Hot. The fast path of a send whose header matches a template: no JSON, no objects, one put.
 
 Owns what each connection's headers were found to look like, and forgets it when any topic changes.
-`send_plan` decides what may go this way; `broker/sends/send_handler` does the rest.
+`send_fast_path_plan` decides what may go this way; `broker/sends/send_handler` does the rest.
 Invariant: a send taken here is stored and answered exactly as the handler would have.
 Java: none.
 """

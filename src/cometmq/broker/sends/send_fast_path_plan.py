@@ -50,8 +50,16 @@ _ANSWER = (
 )
 _SLOW_PATH_KEYS = frozenset(
     (
-        *(b"DELAY", b"TRAN_MSG", b"INNER_NUM", b"POP_CK", b"MSG_REGION", b"CLUSTER"),
-        *(b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TIMER_DEL_UNIQKEY"),
+        b"DELAY",
+        b"TRAN_MSG",
+        b"INNER_NUM",
+        b"POP_CK",
+        b"MSG_REGION",
+        b"CLUSTER",
+        b"TIMER_DELIVER_MS",
+        b"TIMER_DELAY_MS",
+        b"TIMER_DELAY_SEC",
+        b"TIMER_DEL_UNIQKEY",
         PRIORITY,
     )
 )

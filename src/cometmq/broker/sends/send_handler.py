@@ -1,7 +1,7 @@
 """Hot. SEND_MESSAGE, its short form and batches (10, 310, 320): check, prepare, put, respond.
 
-Joins `send_check`, `message_preparation`, `single_put` or `batch_put`, and `send_response`; the
-dispatcher holds the response until the message is as durable as promised.
+Joins `send_check`, `message_preparation`, `single_message_writer` or `batch_writer`, and
+`send_response`; the dispatcher holds the response until the message is as durable as promised.
 Invariant: a message that was answered with 0, 10, 11 or 12 lies in the log, any other does not.
 Java: SendMessageProcessor, AbstractSendMessageProcessor.
 """
@@ -147,21 +147,18 @@ class SendHandler:
     ) -> Reply | Awaitable[Reply]:
         items = self._batch_writer.decode(header.topic, body)
         if items is None:
-            return self._send_large_batch(header, config, body, connection)
+            return self._send_large_batch(header, body, connection)
         return self._put_batch(header, config, body, items, connection)
 
     async def _send_large_batch(
-        self,
-        header: SendMessageRequestHeader,
-        config: TopicConfig,
-        body: bytes,
-        connection: Connection,
+        self, header: SendMessageRequestHeader, body: bytes, connection: Connection
     ) -> Reply:
         """Store a large batch; before the next one others are served for as long as it took."""
         loop = asyncio.get_running_loop()
         await self._large_batch.acquire()
         began = loop.time()
         try:
+            config = self.check.admit(header)  # its topic may have been deleted meanwhile
             items: list[BatchItem] = []
             for part in self._batch_writer.decode_large(body):
                 items += part

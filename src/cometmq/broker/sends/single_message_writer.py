@@ -106,8 +106,7 @@ class SingleMessageWriter:
     ) -> Reply | Awaitable[Reply]:
         """Put the message into its group's dead-letter queue, and respond when that is done."""
         group = draft.topic.removeprefix(names.RETRY_PREFIX)
-        raw = properties.remove(draft.properties, b"DELAY")
-        draft.properties = properties.append(raw, b"DELAY", b"-1")
+        draft.properties = properties.put(draft.properties, b"DELAY", b"-1")
         return self._store.cold_reader.prepare_and_apply(
             partial(self._dead_letters.prepare, group),
             lambda newest: respond(self._dead_letters.put(group, draft, newest)),

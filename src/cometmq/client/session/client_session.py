@@ -18,7 +18,7 @@ from cometmq.client.session.connections import Connections
 from cometmq.client.session.name_servers import NameServers
 from cometmq.client.session.routes import Routes
 from cometmq.errors import BrokerError, ConnectFailed, NotStarted, RemotingError, RemotingTimeout
-from cometmq.net.channel import split_addr
+from cometmq.net.address import split_address
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -43,7 +43,7 @@ class ClientSession:
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self.options = options
         self.clock = clock
-        self.ip = identity.local_ip(split_addr(options.namesrv[0]))
+        self.ip = identity.local_ip(split_address(options.namesrv[0]))
         self.client_id = identity.client_id(self.ip, options.instance_name, options.unit_name)
         self.uniq_keys = identity.uniq_keys(self.ip)
         self._connections = Connections.join(self, self.client_id)

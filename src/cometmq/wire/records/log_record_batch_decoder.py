@@ -4,7 +4,7 @@ Plain is a v1 record between IPv4 hosts, not compressed, that ends with the whol
 Records of one topic, size and body length share a layout: all fields come out in one step, and what
 cannot differ is compared as it stands. Two of a layout in a row begin a run, walked in one go.
 Refuses to judge others: it stops before the first record that is not plain, not whole, or whose
-body's checksum is wrong, and `stored.decode` says what that is.
+body's checksum is wrong, and `log_record.decode` says what that is.
 Java: MessageDecoder.decodesBatch
 """
 

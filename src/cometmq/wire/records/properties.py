@@ -2,8 +2,7 @@
 
 A reader accepts a missing last 0x02 and ignores anything but pairs: no 0x01, an empty key, an empty
 value. The last of repeated keys counts. The order has no meaning.
-The checksum of the whole record is a property, too; `wire.log_record` writes it, and users never
-see it.
+The checksum of the whole record is a property, too; `log_record` writes it, and users never see it.
 Java: MessageDecoder.string2messageProperties, MessageConst.
 """
 
@@ -74,3 +73,8 @@ def append(raw: bytes, key: bytes, value: bytes) -> bytes:
     if raw and raw[-1] != 2:
         return b"%s\x02%s\x01%s\x02" % (raw, key, value)
     return b"%s%s\x01%s\x02" % (raw, key, value)
+
+
+def put(raw: bytes, key: bytes, value: bytes) -> bytes:
+    """The bytes with this pair at the end, and no other one of its key."""
+    return append(remove(raw, key), key, value)

@@ -1,7 +1,7 @@
 """Makes properties fit into a record when the broker adds its own.
 
-The limit holds whatever the store's settings are; `rules.dead_letter` decides what is left out
-first. Java: none; such a message is refused there.
+The limit holds whatever the store's settings are; `rules/failures/dead_letter_properties` decides
+what is left out first. Java: none; such a message is refused there.
 """
 
 from __future__ import annotations

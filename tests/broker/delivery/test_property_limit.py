@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cometmq.broker.sends.property_limit import BYTES_MAX, fit_properties
+from cometmq.broker.delivery.property_limit import BYTES_MAX, fit_properties
 from cometmq.wire.records import log_record, properties
 
 
