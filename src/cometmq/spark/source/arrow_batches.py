@@ -21,12 +21,13 @@ import pyarrow.compute as pc
 
 from cometmq.errors import DamagedMessage, InvalidMessage
 from cometmq.rules.filters.tag_expressions import split_expression
+from cometmq.spark.source.arrow_columns import byte_slices, column, repeated
 from cometmq.spark.source.columns import arrow_schema
-from cometmq.spark.source.property_entries import PropertyEntries
-from cometmq.spark.source.record_positions import read_at, record_starts, require
+from cometmq.spark.source.property_entries import Properties
+from cometmq.spark.source.record_positions import HEAD, chosen, read_at, record_heads, require
 from cometmq.wire.compression import BYTES_MAX as INFLATED_BYTES_MAX
 from cometmq.wire.compression import inflate
-from cometmq.wire.records.log_record import CRC_MASK, FIXED_BYTES
+from cometmq.wire.records.log_record import CRC_MASK, FIXED_BYTES, MAGIC_V2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,24 +45,11 @@ ROWS_MAX = 4096
 BYTES_MAX = 4 * 1024 * 1024
 """... or stored records of this size."""
 
-_MAGIC_V2 = 0xDAA320AB - (1 << 32)
 _COMPRESSED, _BORN_V6, _STORE_V6 = 0x1, 0x10, 0x20
 
-_FIRST = np.dtype(
-    [
-        ("total", ">i4"),
-        ("magic", ">i4"),
-        ("crc", ">i4"),
-        ("queue_id", ">i4"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("phy_offset", ">i8"),
-        ("sys_flag", ">i4"),
-        ("born_ms", ">i8"),
-    ]
-)
-_STORE = np.dtype([("store_ms", ">i8")])
+_TIME = np.dtype(">i8")
 _LAST = np.dtype([("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_size", ">i4")])
+_SHORT = np.dtype(">u2")
 
 
 class PulledRecords(NamedTuple):
@@ -149,57 +137,72 @@ class _Records:
     def __init__(self, chunks: Sequence[PulledRecords], *, fail_on_damage: bool) -> None:
         self._fail_on_damage = fail_on_damage
         self._data = b"".join([chunk.data for chunk in chunks])
-        at = record_starts(self._data)
+        at, heads = record_heads(self._data)
         ends = np.cumsum([len(chunk.data) for chunk in chunks])
         counts = np.diff(np.searchsorted(at, ends), prepend=0)
         chunk_of = np.repeat(np.arange(len(chunks)), counts)
-        first = read_at(self._data, at, _FIRST)
-        range_ends = np.array([chunk.end for chunk in chunks])[chunk_of]
-        wanted = first["queue_offset"] < range_ends
+        offsets = heads["queue_offset"].astype(np.int64)
+        wanted = offsets < np.array([chunk.end for chunk in chunks])[chunk_of]
         if not wanted.all():
-            at, chunk_of, first = at[wanted], chunk_of[wanted], first[wanted]
+            at, heads, offsets = at[wanted], chosen(heads, wanted), offsets[wanted]
+            chunk_of = chunk_of[wanted]
         self.queues = [chunk.queue for chunk in chunks]
         self.chunk_of = chunk_of
-        self.first = first
+        self.heads = heads
+        self.queue_offsets = offsets
         self._measure(at)
-        self._entries: PropertyEntries | None = None
+        self._properties: Properties | None = None
 
     def __len__(self) -> int:
         return len(self.chunk_of)
 
     def _measure(self, at: Ints) -> None:
         """Find body and properties; every record must end where its length says."""
-        self._at = at
-        first = self.first
-        v2 = first["magic"] == _MAGIC_V2
-        flags = first["sys_flag"]
-        self._host_at = at + 64 + np.where(flags & _BORN_V6, 12, 0)
-        self._host_size = np.where(flags & _STORE_V6, 16, 4)
-        self.store = read_at(self._data, self._host_at - 8, _STORE)
-        last_at = self._host_at + self._host_size + 4
-        self.last = read_at(self._data, last_at, _LAST)
-        self._body_at = last_at + _LAST.itemsize
-        self._body_end = self._body_at + self.last["body_size"]
+        self._at, heads = at, self.heads
+        self.flags = heads["sys_flag"].astype(np.int64)
+        self.store_ms = heads["store_ms"].astype(np.int64)
+        self.reconsume_times = heads["reconsume_times"].astype(np.int32)
+        body_sizes = heads["body_size"].astype(np.int64)
+        self._body_at = at + HEAD.itemsize
+        long = np.flatnonzero(self.flags & (_BORN_V6 | _STORE_V6))
+        if len(long):
+            last_at = self._host_at(long) + self._host_size(long)
+            last = read_at(self._data, last_at, _LAST)
+            self.store_ms[long] = read_at(self._data, self._host_at(long) - 8, _TIME)
+            self.reconsume_times[long] = last["reconsume_times"]
+            body_sizes[long] = last["body_size"]
+            self._body_at[long] = last_at + _LAST.itemsize
+        self._body_end = self._body_at + body_sizes
+        ends = at + heads["size"].astype(np.int64)
+        v2 = heads["mark"].astype(np.uint32) == MAGIC_V2
+        require((body_sizes >= 0) & (self._body_end + 4 <= ends + ~v2))
         octets = np.frombuffer(self._data, np.uint8)
-        ends = at + first["total"]
-        require((self._body_at <= self._body_end) & (self._body_end + 4 <= ends + ~v2))
-        topic_size = octets[self._body_end].astype(np.int64)
-        topic_size[v2] = topic_size[v2] * 256 + octets[self._body_end[v2] + 1]
-        size_at = self._body_end + 1 + v2 + topic_size
+        size_at = self._body_end + 1 + octets[self._body_end]
+        if v2.any():
+            sizes = read_at(self._data, self._body_end[v2], _SHORT).astype(np.int64)
+            size_at[v2] = self._body_end[v2] + 2 + sizes
         require(size_at + 2 <= ends)
         self._properties_at = size_at + 2
         self._properties_end = ends
-        sizes = octets[size_at].astype(np.int64) * 256 + octets[size_at + 1]
+        sizes = read_at(self._data, size_at, _SHORT).astype(np.int64)
         require(self._properties_at + sizes == ends)
+
+    def _host_at(self, rows: Ints) -> Ints:
+        """Where the address of the store begins in the records of these rows."""
+        return self._at[rows] + 64 + np.where(self.flags[rows] & _BORN_V6, 12, 0)
+
+    def _host_size(self, rows: Ints) -> Ints:
+        """How many bytes that address and its port take."""
+        return np.where(self.flags[rows] & _STORE_V6, 20, 8)
 
     def whole(self) -> pa.Array:
         """Each record as it is stored."""
-        return _slices(pa.binary(), self._data, self._at, self._properties_end)
+        return byte_slices(pa.binary(), self._data, self._at, self._properties_end)
 
     def of_chunks(self, texts: list[str]) -> pa.Array:
         """For each record what its chunk has."""
         if texts.count(texts[0]) == len(texts):
-            return pa.repeat(texts[0], len(self))
+            return repeated(texts[0], len(self))
         return pa.array(texts, pa.string()).take(pa.array(self.chunk_of))
 
     def are_of(self, topic: str) -> pa.Array:
@@ -213,18 +216,17 @@ class _Records:
         A message that nobody can inflate must not stop a stream for good. DamagedMessage: a
         checksum is wrong, and a loss is an error.
         """
-        bodies = _slices(pa.binary(), self._data, self._body_at, self._body_end)
+        bodies = byte_slices(pa.binary(), self._data, self._body_at, self._body_end)
         damaged = self._damaged(bodies)
         if damaged.any():
             bodies = pc.if_else(pa.array(damaged), pa.scalar(None, pa.binary()), bodies)
-        flags = self.first["sys_flag"]
-        compressed = ((flags & _COMPRESSED) != 0) & ~damaged
+        compressed = ((self.flags & _COMPRESSED) != 0) & ~damaged
         whole: list[bytes | None] = []
         unreadable: list[int] = []
         begin = size = 0
         for row in np.flatnonzero(compressed).tolist():
             body = self._data[int(self._body_at[row]) : int(self._body_end[row])]
-            inflated = _inflated(body, int(flags[row]))
+            inflated = _inflated(body, int(self.flags[row]))
             whole.append(inflated)
             if inflated is None:
                 unreadable.append(row)
@@ -246,17 +248,17 @@ class _Records:
                 "first is %d of %s",
                 len(rows),
                 INFLATED_BYTES_MAX,
-                int(self.first["queue_offset"][rows[0]]),
+                int(self.queue_offsets[rows[0]]),
                 self.queues[int(self.chunk_of[rows[0]])],
             )
 
     def _damaged(self, bodies: pa.Array) -> NDArray[np.bool_]:
         """Which bodies are not what their checksums say; DamagedMessage where that is an error."""
-        sums = np.fromiter(map(crc32, _pieces(bodies)), np.int64, len(self))
-        damaged: NDArray[np.bool_] = (sums & CRC_MASK) != self.first["crc"]
+        sums = np.fromiter(map(crc32, self._pieces(bodies)), np.int64, len(self))
+        damaged: NDArray[np.bool_] = (sums & CRC_MASK) != self.heads["crc"]
         rows = np.flatnonzero(damaged).tolist()
         if rows:
-            offset = int(self.first["queue_offset"][rows[0]])
+            offset = int(self.queue_offsets[rows[0]])
             sentence = (
                 f"the checksum of {len(rows)} bodies is wrong, the first is {offset} of "
                 f"{self.queues[int(self.chunk_of[rows[0]])]}: damaged at the broker or on the way"
@@ -266,70 +268,56 @@ class _Records:
             _log.warning("%s; failOnDataLoss=false, they are null", sentence)
         return damaged
 
+    def _pieces(self, bodies: pa.Array) -> list[bytes]:
+        """The bodies as bytes; those of one length cost a fifth."""
+        size = int(self._body_end[0] - self._body_at[0])
+        if size and (self._body_end - self._body_at == size).all():
+            content = bodies.buffers()[2]
+            pieces: list[bytes] = np.frombuffer(content, f"V{size}", len(self)).tolist()
+            return pieces
+        data, starts, ends = self._data, self._body_at.tolist(), self._body_end.tolist()
+        return [data[begin:end] for begin, end in zip(starts, ends, strict=True)]
+
     def ids(self) -> pa.Array:
         """The client's own id, else the one made of store host and place in the log."""
         ids = self.parsed().values(b"UNIQ_KEY")
         if not ids.null_count:
             return ids
         missing = np.flatnonzero(ids.is_null().to_numpy(zero_copy_only=False))
-        made = [self._offset_id(row) for row in missing.tolist()]
+        starts, sizes = self._host_at(missing), self._host_size(missing)
+        places = self.heads["phy_offset"][missing]
+        made = [
+            (self._data[at : at + size] + place.to_bytes(8, "big", signed=True)).hex().upper()
+            for at, size, place in zip(
+                starts.tolist(), sizes.tolist(), places.tolist(), strict=True
+            )
+        ]
         return pc.replace_with_mask(ids, ids.is_null(), pa.array(made, pa.string()))
 
-    def _offset_id(self, row: int) -> str:
-        at = int(self._host_at[row])
-        host = self._data[at : at + int(self._host_size[row]) + 4]
-        place = int(self.first["phy_offset"][row])
-        return (host + place.to_bytes(8, "big", signed=True)).hex().upper()
-
-    def parsed(self) -> PropertyEntries:
+    def parsed(self) -> Properties:
         """The properties, cut at their separators once for all columns."""
-        if self._entries is None:
-            raw = _slices(pa.binary(), self._data, self._properties_at, self._properties_end)
-            self._entries = PropertyEntries(raw)
-        return self._entries
+        if self._properties is None:
+            raw = byte_slices(pa.binary(), self._data, self._properties_at, self._properties_end)
+            self._properties = Properties(raw)
+        return self._properties
 
 
 _COLUMNS: dict[str, Callable[[_Records], pa.Array]] = {
     "topic": lambda r: r.of_chunks([queue.topic for queue in r.queues]),
     "broker": lambda r: r.of_chunks([queue.broker_name for queue in r.queues]),
-    "queue_id": lambda r: pa.array(r.first["queue_id"].astype(np.int32)),
-    "queue_offset": lambda r: pa.array(r.first["queue_offset"].astype(np.int64)),
+    "queue_id": lambda r: column(pa.int32(), r.heads["queue_id"].astype(np.int32)),
+    "queue_offset": lambda r: column(pa.int64(), r.queue_offsets),
     "msg_id": lambda r: r.ids(),
     "keys": lambda r: r.parsed().values(b"KEYS"),
     "tags": lambda r: r.parsed().values(b"TAGS"),
     "properties": lambda r: r.parsed().as_map(),
-    "born_ts": lambda r: _timestamps(r.first["born_ms"]),
-    "store_ts": lambda r: _timestamps(r.store["store_ms"]),
-    "reconsume_times": lambda r: pa.array(r.last["reconsume_times"].astype(np.int32)),
+    "born_ts": lambda r: _timestamps(r.heads["born_ms"].astype(np.int64)),
+    "store_ts": lambda r: _timestamps(r.store_ms),
+    "reconsume_times": lambda r: column(pa.int32(), r.reconsume_times),
     "sharding_key": lambda r: r.parsed().values(b"__SHARDINGKEY"),
-    "phy_offset": lambda r: pa.array(r.first["phy_offset"].astype(np.int64)),
+    "phy_offset": lambda r: column(pa.int64(), r.heads["phy_offset"].astype(np.int64)),
     "record": lambda r: r.whole(),
 }
-
-
-def _slices(kind: pa.DataType, data: bytes, starts: Ints, ends: Ints) -> pa.Array:
-    """The slices `data[start:end]`, which must be in order and apart, as one Arrow array."""
-    offsets = np.zeros(2 * len(starts) + 1, np.int32)
-    offsets[1::2] = starts
-    offsets[2::2] = ends
-    # Every second piece is a slice, the others are what lies between.
-    pieces = pa.Array.from_buffers(
-        kind, 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-    return pieces.take(pa.array(np.arange(1, 2 * len(starts), 2)))
-
-
-def _pieces(bodies: pa.Array) -> list[bytes]:
-    """The values of an array without nulls; those of one length cost a third."""
-    _, bounds, content = bodies.buffers()
-    ends = np.frombuffer(bounds, np.int32, len(bodies) + 1)
-    size = int(ends[1])
-    if size and (np.diff(ends) == size).all():
-        pieces: list[bytes] = np.frombuffer(content, f"V{size}", len(bodies)).tolist()
-        return pieces
-    data = content.to_pybytes() if content else b""
-    spans = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
-    return [data[begin:end] for begin, end in spans]
 
 
 def _replaced(
@@ -348,4 +336,4 @@ def _inflated(body: bytes, sys_flag: int) -> bytes | None:
 
 
 def _timestamps(ms: Ints) -> pa.Array:
-    return pa.array(ms.astype(np.int64) * 1000).cast(pa.timestamp("us", tz="UTC"))
+    return column(pa.timestamp("us", tz="UTC"), ms * 1000)
