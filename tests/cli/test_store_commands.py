@@ -1,4 +1,4 @@
-"""A store whose table is lost: the command that serves refuses, and the one it names mends it."""
+"""`cometmq store`: what a start refuses is mended by the command it names; errors are sentences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from broker.sockets import run, running
 from cli.shell import cometmq, sentence
+from cometmq.cli.main import run as command_line
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def test_a_lost_table_is_refused_in_a_sentence_whose_command_makes_it_anew(tmp_path: Path) -> None:
@@ -37,3 +40,13 @@ def test_a_lost_table_is_refused_in_a_sentence_whose_command_makes_it_anew(tmp_p
             assert len(await (await harness.client()).drain("Orders", queue_id=3)) == 1
 
     run(look())
+
+
+def test_what_the_system_refuses_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "commitlog" / ("0" * 20)).mkdir(parents=True)
+    (tmp_path / "checkpoint").mkdir()
+    assert command_line(["store", "verify", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said == f"cometmq: [Errno 21] Is a directory: '{tmp_path / 'checkpoint'}'\n"

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from cometmq.cli.shared_options import DEFAULT_NAMESRV
+from cometmq.cli.shared_options import namesrv_option
 from cometmq.client.admin.cluster_survey import ClusterSurvey
 from cometmq.client.session.client_options import name_servers
 from cometmq.rules.diagnosis.cluster_diagnosis import diagnose, is_well
@@ -29,12 +28,7 @@ _BETWEEN_LOOKS_S = 1.0
 
 
 @click.command()
-@click.option(
-    "-n",
-    "--namesrv",
-    metavar="HOST:PORT;...",
-    help=f"Name servers; else NAMESRV_ADDR.  [default: {DEFAULT_NAMESRV}]",
-)
+@namesrv_option
 @click.option(
     "--group",
     "groups",
@@ -50,7 +44,7 @@ _BETWEEN_LOOKS_S = 1.0
 @click.pass_context
 def doctor(
     ctx: click.Context,
-    namesrv: str | None,
+    namesrv: str,
     groups: tuple[str, ...],
     timeout_s: float,
     as_json: bool,
@@ -61,8 +55,7 @@ def doctor(
     groups. Changes nothing. The exit code is 1 when something is wrong, 0 otherwise; notices, which
     may be on purpose, do not count. Works with Apache RocketMQ's servers and clients, too.
     """
-    given = namesrv or os.environ.get("NAMESRV_ADDR") or DEFAULT_NAMESRV
-    findings = asyncio.run(_look(name_servers(given, {}), groups, timeout_s))
+    findings = asyncio.run(_look(name_servers(namesrv, {}), groups, timeout_s))
     if as_json:
         table = [finding._asdict() for finding in findings]
         click.echo(json.dumps({"well": is_well(findings), "findings": table}, indent=2))

@@ -1,7 +1,8 @@
 """The `cometmq` command: its subcommands, and how errors are reported.
 
-Imports a subcommand's file only when it is called, so `--help` is fast. Invariant: a CometError is
-one sentence on stderr and exit code 1, a usage error is exit code 2; there is never a traceback.
+Imports a subcommand's file only when it is called, so `--help` is fast. Invariant: a CometError,
+and what the system refuses (OSError), is one sentence on stderr and exit code 1; a usage error is
+exit code 2.
 Java: mqadmin, mqnamesrv, mqbroker.
 """
 
@@ -92,6 +93,9 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         # The reader of our output is gone; the interpreter must not flush into the pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        click.echo(f"cometmq: {error}", err=True)
         return 1
     return code if isinstance(code, int) else 0
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import click
 
-DEFAULT_NAMESRV = "127.0.0.1:9876"
-
 namesrv_option = click.option(
     "-n",
     "--namesrv",
     envvar="NAMESRV_ADDR",
-    default=DEFAULT_NAMESRV,
+    default="127.0.0.1:9876",
     show_default=True,
     metavar="HOST:PORT;...",
     help="Name servers; NAMESRV_ADDR is taken as well.",
