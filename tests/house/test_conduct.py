@@ -55,6 +55,7 @@ BROAD_EXCEPT = {
     "net/dispatcher.py": "any error of a handler becomes one SYSTEM_ERROR",
     "store/durability.py": "a condition that raises must not leave its batch unanswered",
     "runtime/background.py": "a supervised task is logged and started again",
+    "runtime/worker_jobs.py": "a job that raises must not end its thread, and its caller waits",
 }
 """Files that may catch everything, and why."""
 

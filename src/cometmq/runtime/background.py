@@ -1,7 +1,7 @@
 """Supervised background work: what runs beside the requests and must not die unnoticed.
 
-One of the three places that catch everything: an error of a task is logged with its traceback and
-the task continues with its next run. `stop` cancels all tasks and waits for them.
+An error of a task is logged with its traceback, and the task continues with its next run. `stop`
+cancels all tasks and waits for them.
 """
 
 from __future__ import annotations

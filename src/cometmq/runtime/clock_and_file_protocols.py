@@ -168,7 +168,10 @@ class Worker(Protocol):
     """Somewhere else to do what blocks: one job at a time, in the order they came."""
 
     def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run `job` off the loop; then call `done` on the loop with its OSError or None."""
+        """Run `job` off the loop; then call `done` on the loop with its OSError or None.
+
+        Whatever else the job raises becomes an OSError, too: `done` is called in any case.
+        """
         ...
 
     def close(self) -> None:

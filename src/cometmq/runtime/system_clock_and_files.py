@@ -15,11 +15,13 @@ import os
 import time
 from pathlib import Path
 from queue import SimpleQueue
+from stat import S_ISDIR
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError, StoreError
 from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
+from cometmq.runtime.worker_jobs import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -257,7 +259,8 @@ class SystemFiles:
             found = path.stat()
         except FileNotFoundError:
             return None
-        return FileStat(-1 if path.is_dir() else found.st_size, found.st_mtime_ns // 1_000_000)
+        size = -1 if S_ISDIR(found.st_mode) else found.st_size
+        return FileStat(size, found.st_mtime_ns // 1_000_000)
 
     def make_dir(self, directory: Path, *, durable: bool = True) -> None:
         """Make a directory and its parents; durably, unless the caller will `sync_dir` them."""
@@ -386,11 +389,7 @@ class ThreadWorker:
         assert loop is not None
         while (task := self._jobs.get()) is not None:
             job, done = task
-            problem: OSError | None = None
-            try:
-                job()
-            except OSError as caught:
-                problem = caught
+            problem = problem_of(job)
             if loop.is_closed():
                 return
             loop.call_soon_threadsafe(done, problem)

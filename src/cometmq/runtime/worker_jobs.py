@@ -1,14 +1,17 @@
-"""Waiting for a job of a worker thread as a coroutine."""
+"""Jobs of worker threads: waiting for one as a coroutine, and what becomes of one that fails."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.runtime.clock_and_file_protocols import Worker
+
+log = logging.getLogger(__name__)
 
 
 async def run_job(
@@ -32,3 +35,19 @@ async def run_job(
 
     worker.submit(job, done)
     await ended
+
+
+def problem_of(job: Callable[[], None]) -> OSError | None:
+    """Do a job, for a worker: the OSError that it raised, or None.
+
+    Any other exception is logged and becomes an OSError: whoever waits for the job hears of it, and
+    the worker goes on with the next one.
+    """
+    try:
+        job()
+    except OSError as problem:
+        return problem
+    except Exception as error:
+        log.exception("a job of a worker failed")
+        return OSError(f"{type(error).__name__}: {error}")
+    return None

@@ -24,6 +24,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.mapped_file_queue import NotInMemory
 
 if TYPE_CHECKING:
@@ -124,21 +125,9 @@ class ColdReader:
             await self.run_in_thread(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)
 
     async def run_in_thread(self, job: Callable[[], None], after: Callable[[], None]) -> None:
-        """Do a job that reads in a thread and wait for it; OSError when it failed."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(problem: OSError | None) -> None:
-            after()
-            if ended.done():
-                return
-            if problem is None:
-                ended.set_result(None)
-            else:
-                ended.set_exception(problem)
-
-        self._next_worker += 1
-        self._workers[self._next_worker % len(self._workers)].submit(job, done)
-        await ended
+        """Do a job that reads in one of the threads; see `run_job`."""
+        self._next_worker = (self._next_worker + 1) % len(self._workers)
+        await run_job(self._workers[self._next_worker], job, after)
 
     def close(self) -> None:
         """End the threads; what they were given is done first."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
+from cometmq.runtime.worker_jobs import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -399,11 +400,7 @@ class SimWorker:
         if self.is_dead:
             return
         job, done = self._jobs[0]
-        problem: OSError | None = None
-        try:
-            job()
-        except OSError as caught:
-            problem = caught
+        problem = problem_of(job)
         del self._jobs[0]
         if self._jobs:
             self._wait(self._rng.randint(0, 3))
