@@ -116,7 +116,11 @@ def run_scenario(harness: StoreHarness) -> Callable[[Scenario], None]:
     """Run an async scenario with a harness, and close what it leaves open."""
 
     def run(scenario: Scenario) -> None:
+        failed: list[object] = []
+
         async def whole() -> None:
+            handle = asyncio.get_running_loop().set_exception_handler
+            handle(lambda _loop, context: failed.append(context.get("exception", context)))
             try:
                 await asyncio.wait_for(scenario(harness), 60)
             finally:
@@ -124,5 +128,6 @@ def run_scenario(harness: StoreHarness) -> Callable[[Scenario], None]:
                     await harness.store.stop()
 
         asyncio.run(whole())
+        assert not failed, f"a callback of the loop has failed: {failed}"
 
     return run

@@ -53,7 +53,7 @@ class CrashScenario:
             small(self.flush, append_crc=self.rng.random() < 0.8),
             clock=self.clock,
             files=self.files,
-            tags_code=lambda topic, raw, ms: len(raw),
+            tags_code=lambda topic, raw, ms: sum(properties.find(raw, b"TAGS") or b""),
             store_host=HOST,
             worker=self._worker,
             ram=1 << 30,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cometmq.errors import NotAStore, StoreCorrupt, StoreError, StoreFull, StoreLocked
+from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.message_store import MessageDraft, PutStatus
 
 REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
@@ -165,6 +166,73 @@ def test_a_slow_flush_is_answered_late_and_the_message_is_there_later(run_scenar
         while store.max_offset("T", 0) == 0:
             await asyncio.sleep(0.001)
         assert store.record_at(placed.phy_offset)
+
+    run_scenario(scenario)
+
+
+class NoRoomForMarks(SystemFiles):
+    """A disk that is full when a start says that it runs."""
+
+    is_full = False
+
+    def write(self, path, data):
+        if self.is_full and path.name == "abort.tmp":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(path, data)
+
+
+def test_a_start_that_fails_late_leaves_no_file_open(run_scenario, harness):
+    async def scenario(harness):
+        harness.files = files = NoRoomForMarks()
+        store = harness.open()
+        for number in range(50):
+            await harness.put(b"%d" % number, queue_id=number % 5)
+        await store.stop()
+        files.is_full, before = True, open_fds()
+        with pytest.raises(StoreFull):
+            harness.open()
+        assert open_fds() == before
+        files.is_full = False
+        assert len(harness.open().queues()) == 5
+
+    run_scenario(scenario)
+
+
+def test_a_stop_that_fails_for_whatever_reason_gives_the_directory_back(run_scenario, harness):
+    async def scenario(harness):
+        store = harness.open()
+        await harness.put(b"kept")
+        before = store._maintenance.checkpoint_now
+        store._maintenance.checkpoint_now = lambda: 1 // 0
+        with pytest.raises(ZeroDivisionError):
+            await store.stop()
+        store._maintenance.checkpoint_now = before
+        harness.open()
+        assert harness.bodies() == [b"kept"]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize(
+    ("directory", "name"), [("commitlog", "000000000000000004096"), ("index", "7")]
+)
+def test_a_file_whose_name_is_another_number_is_refused_or_left_alone(
+    run_scenario, harness, directory, name
+):
+    async def scenario(harness):
+        store = harness.open()
+        await harness.put(b"kept")
+        await store.lookup.catch_up()
+        await store.stop()
+        path = harness.root / directory / name
+        path.write_bytes(b"strange")
+        if directory == "commitlog":
+            with pytest.raises(NotAStore, match=f"{name} is no store file"):
+                harness.open()
+            path.unlink()
+        harness.open()
+        assert harness.bodies() == [b"kept"]
+        assert path.exists() is (directory == "index")
 
     run_scenario(scenario)
 

@@ -363,11 +363,13 @@ def test_a_topic_that_was_deleted_and_made_again_begins_anew_in_the_copy():
             await put_one(leader, body)
         feed(leader, follower, 1 << 20)
         leader.delete_topic("A")
-        await put_one(leader, b"new 0")
+        for number in range(4):
+            await put_one(leader, b"new %d" % number)
         feed(leader, follower, 1 << 20)
         await durable(follower)
-        assert follower.max_offset("A", 0) == 1
-        assert b"new 0" in follower.get("A", 0, 0, 32, 1 << 20).body
+        assert follower.max_offset("A", 0) == 4
+        found = log_record.iterate(follower.get("A", 0, 0, 32, 1 << 20).body)
+        assert [record.body for record in found] == [b"new %d" % number for number in range(4)]
         await leader.stop()
         await follower.stop()
 

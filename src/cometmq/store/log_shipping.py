@@ -69,7 +69,6 @@ class RawLogAppender:
         self._check_numbers(records)
         if begins:
             self._log.begin_at(at_offset)
-        queues = [self._dispatcher.queue_of(record) for record in records]
         tail = self._log.tail
         self._log.append_raw(unread[:taken])
         assert self._log.tail == tail + taken, "more or less was appended than was decoded"
@@ -79,8 +78,8 @@ class RawLogAppender:
             self._log.checksums_from = max(self._log.checksums_from, self._log.tail)
         assert len(self._partial) < self._log.file_bytes, "part of a record is larger than a file"
         entries: list[QueueEntry] = []
-        for record, queue in zip(records, queues, strict=True):
-            if queue is not None:
+        for record in records:
+            if (queue := self._dispatcher.queue_of(record)) is not None:
                 entries += self._entries(record, queue)
         self._appender.add_entries(entries, records[-1].store_ms if records else 0)
         assert self.end_offset == at_offset + len(data)

@@ -11,7 +11,9 @@ replaces. Java: none; there a missing table is an empty one.
 
 from __future__ import annotations
 
+import itertools
 import logging
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError, StoreCorrupt, StoreLocked
@@ -20,7 +22,9 @@ from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.store.json_file import JsonFile
 from cometmq.store.queues import queue_checksums
+from cometmq.store.queues.queue_directories import queue_directories
 from cometmq.store.recovery.checkpoint import Checkpoint
+from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.bodies.group import group_fields, group_table_of
 from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import topic_fields, version_fields
@@ -99,34 +103,48 @@ class TableRebuilder:
 
     def __init__(self, files: Files, root: Path) -> None:
         self._files = files
-        self._root = root
-        self._offsets = JsonFile(root / "config" / "consumerOffset.json", files)
+        self._directory = StoreDirectory(files, root)
+        self._offsets = JsonFile(self._directory.config / "consumerOffset.json", files)
 
     def rebuild(self, name: str, now_ms: int) -> list[str]:
         """Write the table; return what is in it now. The former files get `.damaged` appended.
 
-        Raises SettingsError for a name that is none of `TABLES`, StoreLocked while a broker runs.
+        Raises SettingsError for a name that is none of `TABLES`, NotAStore for a directory that is
+        none, StoreLocked while a broker runs.
         """
         if name not in TABLES:
             raise SettingsError(f"{name} is no table of config/; these are: {', '.join(TABLES)}")
-        held = self._files.lock(self._root / "lock")
+        root = self._directory.root
+        self._directory.check()
+        held = self._files.lock(root / "lock")
         if held is None:
-            raise StoreLocked(f"the store {self._root} is in use; stop its broker first")
+            raise StoreLocked(f"the store {root} is in use; stop its broker first")
         try:
             entries = self._entries(name)
             version = version_fields(DataVersion(timestamp=now_ms))
-            content = JsonFile.encode({"dataVersion": version, TABLES[name]: entries})
-            directory = self._root / "config"
-            fresh = JsonFile(directory / f"{name}.new", self._files)
-            fresh.write(content)  # before anything is renamed: the disk may have no room
-            for path in (directory / name, directory / f"{name}.bak"):
-                if self._files.stat(path) is not None:
-                    self._files.rename(path, path.with_name(path.name + ".damaged"))
-            self._files.rename(fresh.path, directory / name)
-            self._files.sync_dir(directory)
+            self._replace(name, JsonFile.encode({"dataVersion": version, TABLES[name]: entries}))
         finally:
             held.release()
         return sorted(entries)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        files, directory = self._files, self._directory.config
+        fresh = directory / f"{name}.new"
+        files.make_dir(directory)
+        files.write(fresh, content)  # before anything is renamed: the disk may have no room
+        for path in (directory / name, directory / f"{name}.bak"):
+            if files.stat(path) is not None:
+                files.rename(path, self._unused(f"{path.name}.damaged"))
+        files.rename(fresh, directory / name)
+        files.sync_dir(directory)
+
+    def _unused(self, name: str) -> Path:
+        """A path of config/ that no file has: this name, or with a number behind it."""
+        taken = set(self._files.names(self._directory.config))
+        numbered = (f"{name}.{number}" for number in itertools.count(2))
+        return self._directory.config / next(
+            each for each in itertools.chain((name,), numbered) if each not in taken
+        )
 
     def _entries(self, name: str) -> dict[str, object]:
         if name == "topics.json":
@@ -137,27 +155,22 @@ class TableRebuilder:
         return {}
 
     def _topics(self) -> dict[str, TopicConfig]:
-        queues: dict[str, list[int]] = {}
-        root = self._files_of_queues
-        for topic in self._files.names(root):
-            queues[topic] = [int(q) for q in self._files.names(root / topic) if q.isdecimal()]
+        queues: dict[str, list[int]] = defaultdict(list)
+        for topic, queue_id, _ in queue_directories(self._files, self._directory.consume_queue):
+            queues[topic].append(queue_id)
         for topic, _, ids in self._known_offsets():
-            queues.setdefault(topic, []).extend(ids)
+            queues[topic].extend(ids)
         return {
             topic: topic_of_queues(topic, ids)
             for topic, ids in queues.items()
-            if ids and topic not in names.SYSTEM_TOPICS and not names.is_light_topic(topic)
+            if ids and _is_users_topic(topic)
         }
 
     def _groups(self) -> set[str]:
-        retried = filter(names.is_retry_topic, self._files.names(self._files_of_queues))
+        retried = filter(names.is_retry_topic, self._files.names(self._directory.consume_queue))
         return {group for _, group, _ in self._known_offsets()} | {
             topic.removeprefix(names.RETRY_PREFIX) for topic in retried
         }
-
-    @property
-    def _files_of_queues(self) -> Path:
-        return self._root / "consumequeue"
 
     def _known_offsets(self) -> list[tuple[str, str, Collection[int]]]:
         try:

@@ -1,4 +1,4 @@
-"""The front door of the store: put messages, read them, know when they are safe.
+"""The store as its callers see it: put messages, read them, learn when they are safe.
 
 Names the parts of a store and sends each call to the one that does it: `MessageAppender` writes,
 `ReadContext` reads, `KeyLookup` finds by key, `TopicDeletion` deletes, `Maintenance` works
@@ -238,7 +238,8 @@ class MessageStore:
         except OSError as problem:
             root = parts.directory.root
             log.error("the store %s could not be stopped in order: %s", root, problem)
-        parts.close()
+        finally:
+            parts.close()
 
     def abandon(self) -> None:
         """Give the directory back at once, as after a crash: nothing is flushed or marked."""

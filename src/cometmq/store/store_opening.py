@@ -1,8 +1,8 @@
 """Opening a store: locks the directory, builds the parts of a store, recovers after a crash.
 
 The one place that knows how the parts depend on each other; `MessageStore` uses them.
-Invariant: when the directory is no store or cannot be opened, nothing in it changes and the lock is
-released.
+Invariants: a directory that is no store, or is in use, is not changed; where a start fails later,
+every file is closed and the lock released.
 """
 
 from __future__ import annotations
@@ -147,6 +147,7 @@ def open_parts(
             parts = StoreParts(
                 directory, settings, clock, files, tags_code, store_host, worker, memory
             )
+            undo.callback(parts.close)
             _recover(parts, settings, refuse)
             undo.pop_all()
     except OSError as problem:

@@ -1,5 +1,7 @@
 """Old files are deleted by age, hour and free space; queues follow; newer files stay."""
 
+import errno
+
 import pytest
 
 from cometmq.store.message_store import GetStatus
@@ -125,6 +127,34 @@ def test_a_kill_right_after_old_files_were_deleted_loses_nothing(run_scenario, d
         disk.kill()
         harness.open(commit_log_file_bytes=4096, consume_queue_file_bytes=200)
         assert "lost" not in caplog.text
+
+    run_scenario(scenario)
+
+
+def test_a_file_that_cannot_be_deleted_is_tried_again_before_those_behind_it(
+    run_scenario, disk, caplog
+):
+    async def scenario(harness):
+        count = await fill(harness, 8)
+        harness.store._parts.retention.adjust(harness.settings.__class__(delete_file_batch_max=2))
+        harness.clock.ms += 73 * HOUR_MS
+        harness.clock.hour = 4
+        disk.sync_error = OSError(errno.EIO, "broken disk")
+        await harness.store._maintenance.clean()
+        assert "old files cannot be deleted: [Errno 5] broken disk" in caplog.text
+        disk.sync_error = None
+        await harness.store._maintenance.clean()
+        assert bases(harness) == [4, 5, 6, 7]
+        assert [int(name) // 4096 for name in disk.names(harness.root / "commitlog")] == [
+            4,
+            5,
+            6,
+            7,
+        ]
+        await harness.crash()
+        disk.kill()
+        harness.open(commit_log_file_bytes=4096, consume_queue_file_bytes=200)
+        assert harness.store.max_offset("T", 0) == count
 
     run_scenario(scenario)
 

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.store.index.index_builder import KeyedRecordReader, KeyHashes
-from cometmq.store.index.index_file import IndexFileLayout
+from cometmq.store.index.index_file import IndexFileLayout, is_index_file
 from cometmq.store.index.trusted_index_files import view_index_files
 from cometmq.wire.records import sysflag
 from cometmq.wire.records.index_file_layout import (
@@ -79,7 +79,7 @@ class IndexCheck:
         self._file_layout = file_layout
         self._checkpoint = checkpoint
         self._log_files = log_files
-        names = [name for name in files.names(directory) if name.isdecimal()]
+        names = filter(is_index_file, files.names(directory))
         self._paths = {int(name): directory / name for name in names}
         self._hashes = KeyHashes()
         self._amiss: dict[int, Counter[str]] = {name: Counter() for name in self._paths}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.store.log.mapped_file_queue import is_number
 from cometmq.wire.records import index_file_layout
 from cometmq.wire.records.index_file_layout import (
     ENTRY,
@@ -27,10 +28,16 @@ if TYPE_CHECKING:
     from cometmq.store.log.mapped_file_queue import Segment
     from cometmq.wire.records.index_file_layout import IndexFileHeader
 
+NAME_DIGITS = 17
 _PAGE = 4096
 _REPAIR_BYTES = 1 << 18
 _pack, _unpack = ENTRY.pack, ENTRY.unpack_from
 _slot, _slot_at = SLOT.pack_into, SLOT.unpack_from
+
+
+def is_index_file(name: str) -> bool:
+    """Whether a file of the index directory is named like one of the index: by a local time."""
+    return is_number(name, NAME_DIGITS)
 
 
 class IndexFileLayout(NamedTuple):
@@ -85,7 +92,7 @@ class IndexWrite(NamedTuple):
 
 
 class IndexFile:
-    """One file. Belongs to the store's loop; `search` reads what is in the file from elsewhere."""
+    """One file. Belongs to the store's loop, but for `read_slot` and `read_entry`."""
 
     __slots__ = (
         "_entries",
@@ -190,12 +197,12 @@ class IndexFile:
         return found
 
     def read_slot(self, file: OpenFile, hashed: int) -> int:
-        """The newest entry of a hash's slot as the file has it."""
+        """The newest entry of a hash's slot as the file has it. In any thread."""
         raw = file.fetch(HEADER_BYTES + hashed % self._file_layout.slots * 4, 4)
         return self._checked(int(_slot_at(raw)[0])) if len(raw) == 4 else 0
 
     def read_entry(self, file: OpenFile, number: int) -> tuple[int, int, int, int]:
-        """An entry as the file has it; all zero past its end."""
+        """An entry as the file has it; all zero past its end. In any thread."""
         raw = file.fetch(self._file_layout.entries_at + number * ENTRY_BYTES, ENTRY_BYTES)
         found: tuple[int, int, int, int] = _unpack(raw.ljust(ENTRY_BYTES, b"\0"))
         return found

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.index.index_builder import KeyedRecordReader
-from cometmq.store.index.index_file import IndexFile, IndexFileLayout
+from cometmq.store.index.index_file import (
+    NAME_DIGITS,
+    IndexFile,
+    IndexFileLayout,
+    is_index_file,
+)
 from cometmq.store.index.trusted_index_files import view_index_files
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, pin_segments
 from cometmq.wire.records import index_file_layout
@@ -58,14 +63,14 @@ class IndexFileQueue(MappedFileQueue):
     __slots__ = ()
 
     def load(self) -> None:
-        """Find the files; names that are no number are let be, as Java does."""
+        """Find the files; others are left alone, as Java does."""
         for name in self.files.names(self.directory):
-            if name.isdecimal():
+            if is_index_file(name):
                 self.add(int(name))
 
     def path_of(self, base: int) -> Path:
         """The file of this name."""
-        return self.directory / f"{base:017d}"
+        return self.directory / f"{base:0{NAME_DIGITS}d}"
 
 
 class IndexPosition(NamedTuple):

@@ -1,6 +1,6 @@
 """A queue of files of one size that together hold one range of bytes.
 
-A file is named by the offset of its first byte, 20 decimal digits. Files are opened when they are
+A file is named by the offset of its first byte, in decimal digits. Files are opened when they are
 first used and closed when too many are open; callers do not notice. Refuses to know what the bytes
 mean. Invariant: a read or write is within one file.
 Java: MappedFileQueue, DefaultMappedFile.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import Files, OpenFile
 
 _NOWHERE = 1 << 62
+NAME_DIGITS = 20
 AHEAD_BYTES = 8160
 """What `read_ahead` keeps of an open file: two pages, a dozen pulls of 32 messages."""
 
@@ -82,8 +83,8 @@ class Segment:
         self.mapped_files = mapped_files
         self.base = base
         self.ahead = b""
-        self.ahead_at = 0
         """What `read_ahead` read last, while the file is open and nothing is written to it."""
+        self.ahead_at = 0
         self.file: OpenFile | None = None
         self.used = self.is_leaving = False
         self.pins = 0
@@ -125,6 +126,11 @@ class Segment:
             self.file.close()
             self.file = None
             self.ahead = b""
+
+
+def is_number(name: str, digits: int) -> bool:
+    """Whether a file's name is a number with so many digits: their order is that of the numbers."""
+    return len(name) == digits and name.isascii() and name.isdecimal()
 
 
 def pin_segments(segments: list[Segment]) -> list[OpenFile]:
@@ -180,17 +186,19 @@ class MappedFileQueue:
         self.preallocated_base = -1
         """The file that is made ahead for `segment`, if one is: where it begins."""
         self.preallocated: OpenFile | None = None
-        """That file once it is durable; it belongs to the row only when it is asked for."""
+        """That file once it is durable; it is none of `segments` until it is asked for."""
         self.resident_from = _NOWHERE
         """Bytes from here on were written lately, so they are in memory."""
 
     def load(self) -> None:
-        """Find the files that are there; NotAStore when one cannot belong to this row."""
+        """Find the files that are there; NotAStore when one cannot be one of them."""
         for name in self.files.names(self.directory):
             path = self.directory / name
-            if not (name.isdecimal() and len(name) >= 20):
+            if not is_number(name, NAME_DIGITS):
                 if (stat := self.files.stat(path)) and stat.size >= 0:
-                    raise NotAStore(f"{path} is no store file: its name should be 20 digits")
+                    raise NotAStore(
+                        f"{path} is no store file: its name is not {NAME_DIGITS} digits"
+                    )
                 continue
             base = int(name)
             if base % self.file_bytes:
@@ -215,7 +223,7 @@ class MappedFileQueue:
 
     def path_of(self, base: int) -> Path:
         """The file that begins at this offset."""
-        return self.directory / f"{base:020d}"
+        return self.directory / f"{base:0{NAME_DIGITS}d}"
 
     @property
     def first(self) -> int:
@@ -266,7 +274,7 @@ class MappedFileQueue:
         return found[:length]
 
     def segment(self, base: int) -> Segment:
-        """The file that begins at `base`, made when it is missing; in a mapped row durably."""
+        """The file that begins at `base`, made when it is missing; durably if `mapped`."""
         segment = self.segments.get(base)
         if segment is None:
             segment = Segment(self, base)
@@ -324,7 +332,7 @@ class MappedFileQueue:
             segment.open().cut(file_offset)
 
     def remove(self, base: int) -> None:
-        """Delete one file; of a mapped row durably, lest it be back after a power cut."""
+        """Delete one file; durably if `mapped`, so that no power cut brings it back."""
         self.files.delete(self.release(base))
         if self.mapped:
             self.files.sync_dir(self.directory)

@@ -3,8 +3,9 @@
 A file is deleted when its last write is older than fileReservedTime, in the hours of deleteWhen or
 when the disk fills up; when the disk is nearly full, age does not count. The newest file and files
 that are not durable are never deleted. The loop removes files from its lists and a worker deletes
-them, the oldest first and each durably before the next, so a crash leaves no gap. That they go is
-written down first, lest a start after a crash call them lost.
+them, the oldest first and each durably before the next, so neither a crash nor a file that cannot
+be deleted leaves a gap. That they go is written down first: a start after a crash must not call
+them lost.
 Java: CleanCommitLogService, CleanConsumeQueueService.
 """
 
@@ -97,6 +98,11 @@ class Retention:
         self._log = commit_log
         self._queues = queues
         self._first = _NOT_FOLLOWED
+        self._released: list[Path] = []
+        """Files that the log has released and that are not deleted yet, the oldest first.
+
+        One that cannot be deleted is tried again before those behind it: no start finds a gap.
+        """
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
 
@@ -113,22 +119,23 @@ class Retention:
             log.warning("the disk is used to %d %%: %s", used, _word(is_full=self.is_disk_full))
         hour = min(settings.delete_hours) if any_hour else self._clock.local_hour()
         if rule := deletion_limit(settings, used, self._store_clock.believed_ms(), hour):
-            await self._delete_old(rule)
+            self._released += self._release_old(rule)
+        if self._released:
+            await self._delete_released()
         assert self._mapped_files.first >= self._first, "files before the log's begin came back"
         if self._mapped_files.first != self._first:
             self._first = self._mapped_files.first
             await self._follow(self._first)
 
-    async def _delete_old(self, rule: DeletionLimit) -> None:
-        """Delete what may go of the log, once it is written down that it goes."""
-        if gone := self._old_files(rule):
-            checksums = self._queues.checksums
-            checksums.begin_at(self._mapped_files.first)
-            await run_job(self._worker, checksums.try_rewrite)
-            await self._delete(gone)
+    async def _delete_released(self) -> None:
+        """Delete what the log has released, once it is written down that it goes."""
+        checksums = self._queues.checksums
+        checksums.begin_at(self._mapped_files.first)
+        await run_job(self._worker, checksums.try_rewrite)
+        await self._delete(self._released)
 
-    def _old_files(self, rule: DeletionLimit) -> list[Path]:
-        """Remove the files that may be deleted from the log; their paths, the oldest first."""
+    def _release_old(self, rule: DeletionLimit) -> list[Path]:
+        """Take the files that may be deleted out of the log; their paths, the oldest first."""
         gone = []
         for base in self._mapped_files.bases[:-1][: self._settings.delete_file_batch_max]:
             if base + self._mapped_files.file_bytes > self._log.flushed:
@@ -160,14 +167,15 @@ class Retention:
         return self._queues.expired(queue, log_first, context.cached_only)
 
     async def _delete(self, paths: list[Path]) -> None:
-        """Delete files in the worker, each durably before the next one."""
+        """Delete files in the worker, each durably before the next; the list keeps what is left."""
         if not paths:
             return
 
         def job() -> None:
-            for path in paths:
-                self._files.delete(path)
-                self._files.sync_dir(path.parent)
+            while paths:
+                self._files.delete(paths[0])
+                self._files.sync_dir(paths[0].parent)
+                del paths[0]
 
         await run_job(self._worker, job)
 

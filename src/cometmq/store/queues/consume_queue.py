@@ -52,11 +52,6 @@ class ConsumeQueue:
         self.next_offset = self.max_offset = self.written_offset = queue_offset
         self._min_for = -1
 
-    def append(self, phy_offset: int, size: int, tags_code: int) -> None:
-        """Show one message more to readers."""
-        self.tail += pack(phy_offset, size, tags_code)
-        self.max_offset += 1
-
     def write_pending(self) -> list[int]:
         """Write the waiting entries; the bases of the files they went to. OSError: they still wait.
 

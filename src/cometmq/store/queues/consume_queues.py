@@ -1,7 +1,6 @@
 """All consume queues of a store: finding, making, writing and flushing them.
 
-Knows the directory layout consumequeue/<topic>/<queue id>/<20 digits>. Keeps the list of queues
-with unwritten entries and of files with unflushed ones.
+Keeps the list of queues with unwritten entries and of files with unflushed ones.
 Invariant: a queue once made stays the same object until its topic is deleted.
 Java: ConsumeQueueStore.
 """
@@ -19,6 +18,7 @@ from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, Segm
 from cometmq.store.queues.consume_queue import SIZE, ConsumeQueue, pack
 from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.queues.queue_checksums import QueueChecksums
+from cometmq.store.queues.queue_directories import queue_directories, queue_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -65,7 +65,7 @@ class ConsumeQueues:
         if queue is None:
             mapped_files = MappedFileQueue(
                 self._files,
-                self._directory / topic / str(queue_id),
+                queue_directory(self._directory, topic, queue_id),
                 self._file_bytes,
                 self._open_files,
             )
@@ -90,14 +90,12 @@ class ConsumeQueues:
     def load(self) -> None:
         """Make an object for each queue that has files; their ends are not known yet."""
         assert not self._queues, "queues are loaded before any is made"
-        for topic in self._files.names(self._directory):
-            directory = self._directory / topic
-            for name in (name for name in self._files.names(directory) if name.isdecimal()):
-                if self._files.names(directory / name):
-                    self.get_or_create(topic, int(name)).mapped_files.load()
-                else:
-                    self._empty.append(directory / name)
-            self._empty.append(directory)
+        for topic, queue_id, directory in queue_directories(self._files, self._directory):
+            if self._files.names(directory):
+                self.get_or_create(topic, queue_id).mapped_files.load()
+            else:
+                self._empty.append(directory)
+        self._empty += [self._directory / topic for topic in self._files.names(self._directory)]
 
     def forget(self, queue: ConsumeQueue) -> None:
         """Leave a queue and its files alone, as if they were not there."""
@@ -149,7 +147,7 @@ class ConsumeQueues:
             return
         assert queue.written_offset <= queue.max_offset
         before = len(queue.mapped_files.bases)
-        at, entries = queue.written_offset * 20, bytes(queue.tail)
+        at, entries = queue.written_offset * SIZE, bytes(queue.tail)
         bases = queue.write_pending()
         assert queue.written_offset * SIZE == at + len(entries), "other entries were written"
         assert bases or not entries, "entries are in no file"
@@ -213,10 +211,12 @@ class ConsumeQueues:
                 self.remove(queue)
 
     def remove(self, queue: ConsumeQueue) -> None:
-        """Forget a queue and delete its files."""
+        """Forget a queue and delete its files.
+
+        Its messages that are on their way are still counted in it, and go with it.
+        """
         self._queues.pop((queue.topic, queue.queue_id), None)
-        self._dirty.pop(queue, None)
-        self.cut(queue, 0)
+        self._cut_files(queue, 0)
         assert not queue.mapped_files.bases
         directory = queue.mapped_files.directory
         # A worker may still be deleting old files there: then the next start removes it.
@@ -233,11 +233,14 @@ class ConsumeQueues:
 
     def cut(self, queue: ConsumeQueue, queue_offset: int) -> None:
         """Drop the entries from `queue_offset` on, on disk as well."""
-        assert queue_offset >= 0
-        queue.mapped_files.cut(queue_offset * 20)
-        assert queue.mapped_files.end - queue.mapped_files.file_bytes <= queue_offset * 20
+        self._cut_files(queue, queue_offset)
         queue.begin_at(queue_offset)
         assert queue.written_offset == queue.max_offset == queue_offset, "entries are left"
+
+    def _cut_files(self, queue: ConsumeQueue, queue_offset: int) -> None:
+        assert queue_offset >= 0
+        queue.mapped_files.cut(queue_offset * SIZE)
+        assert queue.mapped_files.end - queue.mapped_files.file_bytes <= queue_offset * SIZE
         self.checksums.cut(queue, queue_offset)
         self._dirty.pop(queue, None)
         alive = set(queue.mapped_files.segments.values())
@@ -251,7 +254,7 @@ class ConsumeQueues:
         """The files of a queue whose last entry's record has left the log, by their bases."""
         mapped_files, gone = queue.mapped_files, []
         for base in mapped_files.bases[:-1]:
-            last = (base + mapped_files.file_bytes) // 20 - 1
+            last = (base + mapped_files.file_bytes) // SIZE - 1
             if last >= queue.written_offset or queue.entry(last, cached_only)[0] >= log_first:
                 break
             gone.append(base)

@@ -62,13 +62,14 @@ class DeletedTopics:
         """The topics whose deletion a crash cut short, once the marks are loaded."""
         return [topic for topic, mark in self._marks.items() if mark.is_begun]
 
-    def set(self, topic: str, mark: DeletedTopic | None) -> None:
-        """Keep a mark in memory, or forget it; the caller writes the file."""
-        self._marks.pop(topic, None)
+    def set(self, topic: str, mark: DeletedTopic | None) -> DeletedTopic | None:
+        """Keep a mark in memory, or forget it; the former one. The caller writes the file."""
+        former = self._marks.pop(topic, None)
         if mark is not None:
             assert mark.end >= 0
             assert mark.entries >= 0, "a topic has a negative number of entries"
             self._marks[topic] = mark
+        return former
 
     def note(self, topic: str, mark: DeletedTopic) -> None:
         """Keep a mark, durably unless the disk refuses: then a crash may bring the topic back."""
@@ -83,6 +84,16 @@ class DeletedTopics:
         """What writes the marks as they are now; in any thread, one after the other."""
         table = {name: each._asdict() for name, each in self._marks.items()}
         return partial(self._file.save, {"deletedTopics": table})
+
+    def cut(self, log_end: int) -> None:
+        """Have no mark reach beyond the end of the log: what comes there next was not deleted.
+
+        A power cut may have taken what lay there. `is_stale` says whether to write the marks.
+        """
+        for topic, mark in self._marks.items():
+            if mark.end > log_end:
+                self._marks[topic] = mark._replace(end=log_end)
+                self.is_stale = True
 
     def end_of(self, topic: str) -> int:
         """Records of the topic below this byte are gone."""

@@ -19,7 +19,7 @@ from zlib import crc32
 from cometmq.wire.records.consume_queue_entry import ENTRY, SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from cometmq.runtime.clock_and_file_protocols import Files
@@ -111,6 +111,16 @@ class QueueChecksums:
     def remove(self, queue: ConsumeQueue, base: int) -> None:
         """Forget one file."""
         self._queues.get((queue.topic, queue.queue_id), {}).pop(base, None)
+
+    def forget_before(self, log_first: int, deleted_before: Callable[[str], int]) -> None:
+        """Forget files whose last record is not in the log any more, or was deleted with its topic.
+
+        What such a file holds now may be of a topic made anew, and nobody compares it.
+        """
+        for (topic, _), files in self._queues.items():
+            floor = max(log_first, deleted_before(topic))
+            for base in [base for base, each in files.items() if each.last < floor]:
+                del files[base]
 
     def encode(self, queues: Iterable[ConsumeQueue], log_first: int) -> bytes:
         """What `write` takes: those of all entries in the files now; reads what is not known."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import Worker
     from cometmq.store.maintenance import Maintenance
     from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.store.queues.deleted_topics import DeletedTopic
 
 
 class TopicDeletion:
@@ -28,6 +29,8 @@ class TopicDeletion:
         self._queues = queues
         self._maintenance = maintenance
         self._worker = worker
+        self._former: dict[str, DeletedTopic | None] = {}
+        """Of topics whose deletion has begun: the mark of an earlier deletion."""
 
     def topics(self) -> set[str]:
         """The topics that have queues, which are what there is to delete."""
@@ -41,7 +44,8 @@ class TopicDeletion:
         """Make it durable that these topics will go. OSError: they will not."""
         deletions = self._queues.deletions
         for topic in topics:
-            deletions.set(topic, self._maintenance.deletion_mark(topic)._replace(is_begun=1))
+            mark = self._maintenance.deletion_mark(topic)._replace(is_begun=1)
+            self._former[topic] = deletions.set(topic, mark)
         try:
             await run_job(self._worker, deletions.writing())
         except OSError:
@@ -52,7 +56,7 @@ class TopicDeletion:
         """They will not go; should the disk refuse that, it is written as soon as it can be."""
         deletions = self._queues.deletions
         for topic in topics:
-            deletions.set(topic, None)
+            deletions.set(topic, self._former.pop(topic, None))
         try:
             await run_job(self._worker, deletions.writing())
         except OSError:
@@ -71,6 +75,7 @@ class TopicDeletion:
         self._maintenance.checkpoint_soon()
         for topic, mark in marks.items():
             deletions.set(topic, mark)
+            self._former.pop(topic, None)
         try:
             await run_job(self._worker, deletions.writing())
         except OSError:

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from cometmq.errors import NotAStore, StoreLocked
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT, IndexCheck
 from cometmq.store.log.log_reader import LogReader
-from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
+from cometmq.store.log.mapped_file_queue import (
+    NAME_DIGITS,
+    MappedFileQueue,
+    OpenFiles,
+    is_number,
+)
 from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.queues.queue_checksums import QueueChecksums
+from cometmq.store.queues.queue_directories import queue_directories, queue_directory
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk
@@ -197,16 +203,15 @@ class Inspection:
         return report
 
     def _load_queues(self, report: InspectionReport) -> None:
-        root = self.directory.consume_queue
-        for topic in self._files.names(root):
-            for name in self._files.names(root / topic):
-                if name.isdecimal() and self._files.names(root / topic / name):
-                    found = self._files_of(root / topic / name, _QUEUE_BYTES)
-                    if is_light_queue(topic, found, self.log_files):
-                        report.light_queues += 1
-                        found.close()
-                    else:
-                        self._queue_files[topic, int(name)] = found
+        for topic, queue_id, path in queue_directories(self._files, self.directory.consume_queue):
+            if not self._files.names(path):
+                continue
+            found = self._files_of(path, _QUEUE_BYTES)
+            if is_light_queue(topic, found, self.log_files):
+                report.light_queues += 1
+                found.close()
+            else:
+                self._queue_files[topic, queue_id] = found
 
     def _check_files(self, report: InspectionReport) -> None:
         if missing := self.log_files.missing():
@@ -281,17 +286,18 @@ class Inspection:
             checksums.load()
         if lost := lost_begin(report.first, checksums):
             report.damage.append(f"{lost}; a start goes on without them")
+        checksums.forget_before(report.first, deletions.end_of)
         check = QueueCheck(
             self.log_files,
             self._queue_files,
             checksums,
-            deletions.end_of,
             durable_end_of(self._checkpoint, was_stopped=report.was_stopped),
             self._tags_code,
         )
         damaged = {(topic, queue_id, base) for topic, queue_id, base in check.damaged()}
         for topic, queue_id, base in sorted(damaged):
-            path = self.directory.consume_queue / topic / str(queue_id) / f"{base:020d}"
+            directory = queue_directory(self.directory.consume_queue, topic, queue_id)
+            path = directory / f"{base:0{NAME_DIGITS}d}"
             report.notes.append(
                 f"{path} does not agree with the log: the next start builds it anew"
             )
@@ -344,7 +350,7 @@ class Inspection:
 
     def _files_of(self, directory: Path, default_bytes: int) -> MappedFileQueue:
         """The files of a directory; the longest, or their names, give their size."""
-        names = [name for name in self._files.names(directory) if name.isdecimal()]
+        names = [name for name in self._files.names(directory) if is_number(name, NAME_DIGITS)]
         stats = [self._files.stat(directory / name) for name in names]
         size = max([stat.size for stat in stats if stat is not None], default=default_bytes)
         bases = sorted(int(name) for name in names)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreCorrupt
+from cometmq.store.queues.queue_directories import queue_directories
 from cometmq.store.recovery.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -61,7 +62,5 @@ def _missing(mapped_files: MappedFileQueue) -> str:
 
 
 def _has_queues(files: Files, directory: StoreDirectory) -> bool:
-    root = directory.consume_queue
-    topics = (root / topic for topic in files.names(root))
-    queues = (topic / queue for topic in topics for queue in files.names(topic))
-    return any(files.names(queue) for queue in queues)
+    queues = queue_directories(files, directory.consume_queue)
+    return any(files.names(queue.path) for queue in queues)

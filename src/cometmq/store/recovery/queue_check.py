@@ -50,11 +50,10 @@ class QueueCheck:
         log_files: MappedFileQueue,
         queue_files: QueueFiles,
         checksums: QueueChecksums,
-        deleted_before: Callable[[str], int],
         durable_end: int,
         tags_code: TagsCode | None,
     ) -> None:
-        """`deleted_before`: the byte of the log below which a topic's records do not count.
+        """`checksums`: without those of records that do not count, see `forget_before`.
 
         Entries of records below `durable_end` have been durable. `tags_code`: what an entry says of
         topic, properties and store time (ms); None, the argument or its answer: not compared.
@@ -62,7 +61,6 @@ class QueueCheck:
         self._log_files = log_files
         self._queue_files = queue_files
         self._checksums = checksums
-        self._deleted_before = deleted_before
         self._durable_end = durable_end
         self._tags_code = tags_code
         self._compared = 0
@@ -77,10 +75,7 @@ class QueueCheck:
         return found
 
     def _damaged_of(self, queue: Queue) -> list[int]:
-        floor = max(self._log_files.first, self._deleted_before(queue[0]))
-        listed = {
-            base: each for base, each in self._checksums.of(queue).items() if each.last >= floor
-        }
+        listed = self._checksums.of(queue)
         files = self._queue_files.get(queue)
         bases = files.bases if files is not None else []
         damaged = [base for base in listed if base not in bases]

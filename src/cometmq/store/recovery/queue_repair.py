@@ -9,6 +9,7 @@ Java: none; there all queues are built anew.
 from __future__ import annotations
 
 import logging
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from cometmq.wire.records import sysflag
@@ -45,12 +46,7 @@ class QueueRepair:
         """Build these files (queue, base) anew, durably."""
         assert len(damaged) <= FILES_MAX, "more than fits into memory"
         bases = {queue: {b for q, b in damaged if q is queue} for queue, _ in damaged}
-        files = {
-            (queue.topic, queue.queue_id, base): _File(
-                queue, base, is_first=base <= min({*queue.mapped_files.bases, *bases[queue]})
-            )
-            for queue, base in damaged
-        }
+        files = self._empty_files(damaged, bases)
         ranges = [_range_of(queue, base, bases[queue], self._log_first) for queue, base in damaged]
         start, ends = min(low for low, _ in ranges), [high for _, high in ranges]
         end = -1 if -1 in ends else max(ends)
@@ -72,16 +68,33 @@ class QueueRepair:
         for file in files.values():
             file.write()
 
+    def _empty_files(
+        self, damaged: list[tuple[ConsumeQueue, int]], bases: dict[ConsumeQueue, set[int]]
+    ) -> dict[tuple[str, int, int], _File]:
+        files: dict[tuple[str, int, int], _File] = {}
+        for queue, base in sorted(damaged, key=itemgetter(1)):
+            before = files.get((queue.topic, queue.queue_id, base - queue.mapped_files.file_bytes))
+            has_before = _place_before(queue, base, bases[queue]) >= self._log_first
+            file = _File(queue, base, before, has_message_before=has_before)
+            files[queue.topic, queue.queue_id, base] = file
+        return files
+
 
 class _File:
     """One file as it should be."""
 
-    def __init__(self, queue: ConsumeQueue, base: int, *, is_first: bool) -> None:
+    def __init__(
+        self, queue: ConsumeQueue, base: int, before: _File | None, *, has_message_before: bool
+    ) -> None:
+        """`before`: the file before this one where it is built, too.
+
+        `has_message_before`: whether the files that are not built have a message before this one.
+        """
         self._queue = queue
         self._base = base
         self._entries = bytearray()
-        self._is_behind_first = not is_first
-        """Whether a message of the queue comes before the next one put."""
+        self._before = before
+        self._has_message_before = has_message_before
 
     def put(self, at: int, place: int, size: int, tags_code: int) -> None:
         """Set an entry; those that were skipped before it stand for lost messages."""
@@ -90,11 +103,16 @@ class _File:
         if at < len(entries):
             del entries[at:]  # the topic was deleted and made again
         if at > len(entries):
-            filler = ENTRY.pack(place, FILLER_SIZE, 0) if self._is_behind_first else FILLER
+            filler = ENTRY.pack(place, FILLER_SIZE, 0) if self.has_message else FILLER
             entries += filler * ((at - len(entries)) // SIZE)
         entries += ENTRY.pack(place, size, tags_code)
         assert len(entries) == at + SIZE <= self._queue.mapped_files.file_bytes
-        self._is_behind_first = True
+
+    @property
+    def has_message(self) -> bool:
+        """Whether the queue has a message in this file or before it."""
+        has_before = self._has_message_before or (self._before and self._before.has_message)
+        return bool(self._entries or has_before)
 
     def write(self) -> None:
         """Write what was found, durably; a file without an entry is removed."""
@@ -127,11 +145,19 @@ class _File:
 def _range_of(queue: ConsumeQueue, base: int, damaged: set[int], log_first: int) -> tuple[int, int]:
     """The part of the log that a file speaks of; its end is -1 where that is the log's."""
     mapped_files = queue.mapped_files
-    size, low, high = mapped_files.file_bytes, log_first, -1
-    if base - size in mapped_files.segments and base - size not in damaged:
-        place = ENTRY.unpack(mapped_files.read(base - SIZE, SIZE))[0]
-        low = max(place, log_first)
+    size, high = mapped_files.file_bytes, -1
+    low = max(_place_before(queue, base, damaged), log_first)
     if base + size in mapped_files.segments and base + size not in damaged:
         place, length, _ = ENTRY.unpack(mapped_files.read(base + size, SIZE))
         high = place if length > 0 else -1
     return low, high
+
+
+def _place_before(queue: ConsumeQueue, base: int, damaged: set[int]) -> int:
+    """Where the record of the entry before this file lies; -1 where no good file says so."""
+    mapped_files = queue.mapped_files
+    before = base - mapped_files.file_bytes
+    if before not in mapped_files.segments or before in damaged:
+        return -1
+    place: int = ENTRY.unpack(mapped_files.read(base - SIZE, SIZE))[0]
+    return place

@@ -221,14 +221,9 @@ class Recovery:
         durable_end = durable_end_of(checkpoint, was_stopped=was_stopped)
         queues = {(queue.topic, queue.queue_id): queue for queue in self._queues}
         files = {name: queue.mapped_files for name, queue in queues.items()}
-        check = QueueCheck(
-            self._mapped_files,
-            files,
-            self._queues.checksums,
-            deletions.end_of,
-            durable_end,
-            self._tags_code,
-        )
+        checksums = self._queues.checksums
+        checksums.forget_before(self._mapped_files.first, deletions.end_of)
+        check = QueueCheck(self._mapped_files, files, checksums, durable_end, self._tags_code)
         if damaged := check.damaged():
             if len(damaged) > FILES_MAX:
                 raise _GapInQueue(f"{len(damaged)} of their files disagree with it")
@@ -237,7 +232,7 @@ class Recovery:
                 self._whole_records, self._mapped_files.first, deletions.end_of, self._tags_code
             ).run([(get(topic, queue_id), base) for topic, queue_id, base in damaged])
             for topic, queue_id, base in damaged:
-                self._queues.checksums.remove(get(topic, queue_id), base)
+                checksums.remove(get(topic, queue_id), base)
 
     def _whole_records(self, start: int) -> Iterator[StoredRecord]:
         return self._walk(start).records()
@@ -394,6 +389,7 @@ class Recovery:
         self._mapped_files.cut(end)
         assert not self._mapped_files.bases or self._mapped_files.bases[-1] < end or end == 0
         self._log.begin_at(end)
+        self._deletions.cut(end)
         assert 0 <= self._log.flushed == self._log.tail == end
         if self._records or all_queues:
             for segment in self._mapped_files.segments.values():

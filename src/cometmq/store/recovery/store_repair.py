@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.store.index.index_file import is_index_file
 from cometmq.store.queues.queue_checksums import NAME as CHECKSUMS
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import sysflag
@@ -44,9 +45,8 @@ class StoreRepair:
             self._files.delete(path)
         self._files.write(directory.abort, b"repair\n")
         self._files.sync_dir(directory.root)
-        for name in self._files.names(directory.index):
-            if name.isdecimal():
-                self._files.delete(directory.index / name)
+        for name in filter(is_index_file, self._files.names(directory.index)):
+            self._files.delete(directory.index / name)
         for each in lost:
             self._give_up(each)
 

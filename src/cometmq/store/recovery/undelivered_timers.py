@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import StoreCorrupt
 from cometmq.model.topic import TIMER_TOPIC
+from cometmq.store.log.mapped_file_queue import NAME_DIGITS, is_number
+from cometmq.store.queues.queue_directories import queue_directory
 from cometmq.wire.records.consume_queue_entry import ENTRY, SIZE
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def refuse_undelivered_timers(files: Files, directory: StoreDirectory) -> None:
     if raw is None and files.stat(wheel) is None:
         return
     next_ms, _, next_entry = _NOTES.unpack_from((raw or b"").ljust(_NOTES.size, b"\0"))
-    queued = _entries(files, directory.consume_queue / TIMER_TOPIC / "0") - next_entry
+    queued = _entries(files, queue_directory(directory.consume_queue, TIMER_TOPIC, 0)) - next_entry
     waiting = sum(_waiting(files, wheel, next_ms)) + max(0, queued)
     if waiting:
         raise StoreCorrupt(
@@ -68,7 +70,7 @@ def _waiting(files: Files, wheel: Path, next_ms: int) -> Iterator[int]:
 
 def _entries(files: Files, queue: Path) -> int:
     """Where the queue ends: in its last file, after the last entry that has a size."""
-    names = [name for name in files.names(queue) if name.isdecimal()]
+    names = [name for name in files.names(queue) if is_number(name, NAME_DIGITS)]
     if not names:
         return 0
     raw = files.read(queue / names[-1]) or b""
