@@ -7,7 +7,7 @@ A room is a part of the code with the tests that judge it (ROOMS). A pattern suc
 `*/process_queue.py` restricts it to some files, and `--sample` to that many mutants of them, drawn
 at random: the first N of an order that the seed (0 where none is given) determines. What no test
 noticed is kept with its change in tests/mutants/ROOM.json, where a reason can be given why that is
-right; a reason stays with its change from run to run. The words of an assertion are not counted.
+right; a reason stays with its change from run to run. The words of messages are not counted.
 Files that were not part of the run keep their figures. The mutants of a run stay in .mutants/ROOM,
 so a second run starts where the first one was stopped, and tries again what survived. Programs that
 a test starts run the code as it is: what happens only there is judged by tests/crash, not here. The
@@ -144,9 +144,13 @@ def module_of(path: str) -> str:
 
 
 def in_text_only(change: list[str]) -> bool:
-    """Whether a mutant changes nothing but the words of a message."""
+    """Whether a mutant changes only words: of an assertion, or of a sentence, which has spaces."""
     bare = [re.sub(r"(['\"]).*?\1|\bNone\b", "", line[1:]) for line in change]
-    return len(bare) == 2 and bare[0] == bare[1] and "assert" in change[0] + change[1]
+    if len(bare) != 2 or bare[0] != bare[1]:
+        return False
+    before, after = (re.findall(r"(['\"])(.*?)\1", line) for line in change)
+    changed = [old for (_, old), (_, new) in zip(before, after, strict=False) if old != new]
+    return "assert" in "".join(change) or (bool(changed) and all(" " in old for old in changed))
 
 
 def function_of(mutant: str) -> str:

@@ -18,6 +18,7 @@ from oracle_runs import record_run
 
 REPLAY = "pytest tests/crash/test_kill_the_broker.py"
 TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16
+ANSWER_WITHIN_S = 120
 ALL_EVERY = 20
 """In so many rounds all messages are read again once, and in the last three; else only new ones."""
 
@@ -32,7 +33,7 @@ class Sender(Thread):
 
     def run(self) -> None:
         try:
-            with BlockingChannel(self.broker, 20) as channel:
+            with BlockingChannel(self.broker, ANSWER_WITHIN_S) as channel:
                 while True:
                     self._send_window(channel)
         except RemotingError:
@@ -60,7 +61,7 @@ class Sender(Thread):
 def pull(broker: str, queue_id: int, known: dict[int, bytes]) -> dict[int, bytes]:
     """What is known of a queue, and what comes behind it."""
     found = dict(known)
-    with BlockingChannel(broker, 20) as channel:
+    with BlockingChannel(broker, ANSWER_WITHIN_S) as channel:
         while True:
             header = pull_header(topic=TOPIC, queue_id=queue_id, queue_offset=len(found))
             answer = channel.call(RequestCode.PULL_MESSAGE, header)
@@ -111,7 +112,8 @@ def test_what_a_killed_broker_acknowledged_is_there_again(tmp_path, flush):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_what_a_two_hundred_times_killed_broker_acknowledged_is_there_again(tmp_path, flush):
-    with LocalCluster(tmp_path / "store", flush_disk_type=flush) as cluster:
+    store = tmp_path / "store"
+    with LocalCluster(store, timeout_s=ANSWER_WITHIN_S, flush_disk_type=flush) as cluster:
         compared = kill_and_compare(cluster, 200, Random(2))
     replay = f"pytest -m slow {REPLAY.partition(' ')[2]}"
     record_run("kill-broker-200", flush, replay=replay, kills=200, messages_compared=compared)

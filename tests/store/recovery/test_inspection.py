@@ -47,6 +47,25 @@ def test_a_whole_store_is_called_whole(run_scenario, how):
     run_scenario(scenario)
 
 
+def test_entries_that_a_start_adds_need_no_repair_before_the_first_checkpoint(run_scenario):
+    """A broker killed soon after its first start has written no entry yet."""
+
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
+        for number in range(50):
+            await harness.put(b"%d" % number)
+        await harness.crash()
+        report = verify(harness)
+        assert (report.damage, report.repairs) == ([], [])
+        assert report.notes == ["queue T 0 lacks 50 entries: the next start adds them"]
+        harness.open()
+        await harness.stop()
+        report = verify(harness)
+        assert (report.damage, report.repairs, report.notes) == ([], [], [])
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize("how", ["stop", "crash"])
 def test_a_store_with_a_deleted_topic_is_whole_without_a_note(run_scenario, how):
     async def scenario(harness):

@@ -9,6 +9,7 @@ Java: none; mqadmin's exportMetadata and the checks of recovery come near.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -27,7 +28,7 @@ from cometmq.store.queues.queue_checksums import QueueChecksums
 from cometmq.store.queues.queue_directories import queue_directories, queue_directory
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.light_topics import is_light_queue
-from cometmq.store.recovery.log_walk import LogWalk
+from cometmq.store.recovery.log_walk import LogWalk, start_by_time
 from cometmq.store.recovery.lost_messages import (
     known_end,
     lost_begin,
@@ -128,6 +129,8 @@ class Inspection:
         )
         self._queue_files: dict[tuple[str, int], MappedFileQueue] = {}
         self._held: HeldLock | None = None
+        self._replayed_from = sys.maxsize
+        """Entries of records from here on are written by a start without a checkpoint's byte."""
 
     def __enter__(self) -> Self:
         """Take the store's lock, if it has ever had one."""
@@ -161,6 +164,8 @@ class Inspection:
         require_log(self._files, self.directory, self.log_files)
         first = self.log_files.first
         report = InspectionReport(self.directory.was_stopped, first, first)
+        if not report.was_stopped:
+            self._replayed_from = start_by_time(self._reader, self.log_files, self._checkpoint)
         self._load_queues(report)
         self._check_files(report)
         index = IndexCheck(
@@ -326,9 +331,9 @@ class Inspection:
     def _is_mended(self, strange: _WrongQueueEntry) -> bool:
         """Whether a start mends an entry that the check of its file does not find wrong."""
         checkpoint = self._checkpoint
-        if not checkpoint.is_known:
-            return False
-        return strange.is_absent or strange.phy_offset >= checkpoint.dispatched
+        if checkpoint.is_known:
+            return strange.is_absent or strange.phy_offset >= checkpoint.dispatched
+        return strange.phy_offset >= self._replayed_from
 
     def _strange(self, queue: tuple[str, int], record: StoredRecord) -> _WrongQueueEntry | None:
         """What is wrong with the entry of a record; None: nothing."""

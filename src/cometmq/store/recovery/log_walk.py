@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cometmq.store.log.log_reader import LogReader
+    from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.recovery.checkpoint import Checkpoint
     from cometmq.wire.records.log_record import StoredRecord
 
@@ -27,6 +28,18 @@ class LostBytes(NamedTuple):
     end: int
     store_ms: int = 0
     """When the record before or behind it was stored."""
+
+
+def start_by_time(reader: LogReader, mapped_files: MappedFileQueue, checkpoint: Checkpoint) -> int:
+    """Where the newest file begins that the checkpoint's times cover; else where the log does.
+
+    A start reads from there after a crash, where the checkpoint names no byte.
+    """
+    for base in reversed(mapped_files.bases):
+        record = reader.at(base)
+        if record is not None and record.store_ms <= checkpoint.safe_ms:
+            return base
+    return mapped_files.first
 
 
 class LogWalk:

@@ -18,7 +18,7 @@ from cometmq.errors import StoreCorrupt
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
 from cometmq.store.recovery.light_topics import is_light_queue
-from cometmq.store.recovery.log_walk import LogWalk
+from cometmq.store.recovery.log_walk import LogWalk, start_by_time
 from cometmq.store.recovery.lost_messages import cut_files, known_end, lost_begin, lost_end
 from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of, is_of_log
 from cometmq.store.recovery.queue_repair import FILES_MAX, QueueRepair
@@ -167,7 +167,11 @@ class Recovery:
             start = self._checkpointed_end()
             is_checkpointed = start >= 0
             if not is_checkpointed:
-                start = self._end_of_queues() if was_stopped else self._start_by_time()
+                start = (
+                    self._end_of_queues()
+                    if was_stopped
+                    else start_by_time(self._reader, self._mapped_files, self._checkpoint)
+                )
             end = self._replay(start)
             self._resume_others(end)
             if is_checkpointed and self._entry_count != expected:
@@ -259,18 +263,9 @@ class Recovery:
         if last is None:
             self._resumed.clear()
             self._last = NO_RECORD
-            return self._start_by_time()
+            return start_by_time(self._reader, self._mapped_files, self._checkpoint)
         self._last = self._last._replace(store_ms=last.store_ms)
         return self._last.end
-
-    def _start_by_time(self) -> int:
-        """The first record of the newest file that the checkpoint's times cover."""
-        safe_ms = self._checkpoint.safe_ms
-        for base in reversed(self._mapped_files.bases):
-            record = self._reader.at(base)
-            if record is not None and record.store_ms <= safe_ms:
-                return base
-        return self._mapped_files.first
 
     def _replay(self, start: int) -> int:
         """Read and dispatch records from `start` on; where the last good one ends."""
