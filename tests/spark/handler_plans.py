@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from broker.commands import send_header
 from client.short_delay_cluster import until
 from cometmq import Admin, ConsumeStatus, InvalidMessage, LitePullConsumer, OnFailure, RetryLater
@@ -86,6 +88,8 @@ class PlannedHandler:
     plan: Plan
     path: str
     ends_process_at: str = ""
+    ends_executor: bool = False
+    """Whether the JVM of the executor ends, too; else it is the Python worker alone."""
 
     def __call__(self, messages: list[MessageExt]) -> Any:
         for at, message in enumerate(messages):
@@ -95,6 +99,9 @@ class PlannedHandler:
             self.note(body, message.reconsume_times, "failed" if fails else "done")
             if body == self.ends_process_at and not Path(f"{self.path}.ended").exists():
                 Path(f"{self.path}.ended").touch()
+                if self.ends_executor:
+                    parents = psutil.Process().parents()
+                    next(one for one in parents if "java" in one.name()).kill()
                 os._exit(1)
             if fails:
                 assert failure is not None

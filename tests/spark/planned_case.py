@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
+from client.short_delay_cluster import until
 from cometmq import Admin, BreakerLimits, PushConsumer
+from cometmq.spark import listen
 from spark import handler_plans as plans
-from spark.handler_plans import ERRORS, PlannedHandler, Stored, calls_of, dead_count
+from spark.handler_plans import ERRORS, WAIT_S, PlannedHandler, Stored, calls_of, dead_count
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from pyspark.sql import SparkSession
 
     from spark.live import Live
 
@@ -109,3 +114,31 @@ def push(case: PlannedCase, group: str, **changed: Any) -> PushConsumer:
     consumer = PushConsumer(group, namesrv=case.live.namesrv, **settings)
     consumer.subscribe(case.topic, "*", case.handler(group))
     return consumer
+
+
+def run_both_on_spark(spark: SparkSession, case: PlannedCase) -> None:
+    """Handle the plan by a push consumer, and by queries of which a worker dies, and compare."""
+    pushed, handled = f"pushed-{case.topic}", f"spark-{case.topic}"
+    handler = case.handler(handled, ends_process_at=case.dies_at)
+    settings = {
+        **case.settings(handled),
+        "namesrv": case.live.namesrv,
+        "checkpoint": str(case.root / "checkpoint"),
+        "trigger": {"availableNow": True},
+        "source": {"maxOffsetsPerTrigger": "9"},
+    }
+
+    def step() -> bool:
+        query = listen(spark, handled, case.topic, "*", handler, **settings)
+        try:
+            assert query.awaitTermination(WAIT_S)
+        except PySparkException:
+            assert Path(f"{case.path(handled)}.ended").exists()
+        return case.is_over(handled)
+
+    with push(case, pushed):
+        until(step, 300)
+        until(lambda: case.is_over(pushed), WAIT_S)
+    step()
+    case.judge(pushed, handled)
+    assert committed(case.live, handled, case.topic) == len(case.plan.bodies)

@@ -104,6 +104,8 @@ class Script:
     registered: bool = True
     breaks: bool = False
     ends_holds: bool = False
+    holds_sends: bool = False
+    sends: int = 0
     stored_later_ms: int = 0
     peers: list[ScriptedBroker] = field(default_factory=list)
 
@@ -214,7 +216,10 @@ class ScriptedBroker:
                         return
 
     def _holds(self, asked: Command) -> bool:
-        """Whether this is a pull that waits at the end of its queue."""
+        """Whether this is a pull that waits at the end of its queue, or a send that is to wait."""
+        if asked.code in {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}:
+            self.script.sends += 1
+            return self.script.holds_sends
         if asked.code != RequestCode.PULL_MESSAGE or not int(asked.ext["sysFlag"]) & SUSPEND:
             return False
         kept = self.script.queues.get(int(asked.ext["queueId"]), ())

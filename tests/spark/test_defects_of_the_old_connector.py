@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from cometmq.errors import DataLoss, RowNotSent
+from cometmq.errors import CometError, DataLoss, RowNotSent
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.sink import sink_options
 from cometmq.spark.sink.rejected_rows import WrittenBatch
@@ -87,6 +87,15 @@ def test_defect_3_a_task_does_not_end_well_while_a_send_is_unanswered_or_has_fai
     assert sorted(row["body"] for row in stored(live, topic)) == sorted(bodies)
     with pytest.raises(RowNotSent, match="no broker has a queue 9"):
         send(live, topic, {"body": bodies, "queue_id": [0] * 2999 + [9]}, maxInFlight="3000")
+    script = Script(holds_sends=True).fill(0, 1)
+    with ScriptedBroker(script) as silent:
+        given = {"namesrv": silent.addr, "topic": "T", "retryForMs": "300"}
+        columns = {"body": bodies[:3]}
+        used = RowColumns(frozenset(columns), is_read=False)
+        rows = iter([pa.RecordBatch.from_pydict(columns)])
+        with pytest.raises(CometError) as unanswered:
+            send_rows(rows, sink_options.parse(given), used, WrittenBatch("query", 0), 0)
+        assert script.sends, unanswered.value
 
 
 def test_defect_4_connections_are_used_again_and_closed() -> None:

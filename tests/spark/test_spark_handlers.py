@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,11 +27,12 @@ from spark.handler_plans import (
     outcome_of,
     send,
 )
-from spark.planned_case import ORDERS, PlannedCase, push
+from spark.planned_case import ORDERS, PlannedCase, run_both_on_spark
 from spark.streams import said
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
@@ -189,32 +189,4 @@ def test_a_handler_keeps_its_state_from_batch_to_batch_in_a_worker_process(
 def test_a_plan_ends_as_with_a_push_consumer_though_workers_die(
     spark: SparkSession, live: Live, tmp_path: Path, order: str, shift: int
 ) -> None:
-    case, number = PlannedCase(live, tmp_path, shift, order, seed=200), next(_numbers)
-    pushed, handled = f"pushed-{number}", f"spark-{number}"
-    handler = case.handler(handled, ends_process_at=case.dies_at)
-    settings = {**case.settings(handled), "source": {"maxOffsetsPerTrigger": "9"}}
-
-    def step() -> bool:
-        query = listen(
-            spark,
-            handled,
-            case.topic,
-            "*",
-            handler,
-            namesrv=live.namesrv,
-            checkpoint=str(tmp_path / "checkpoint"),
-            trigger=ONCE,
-            **settings,
-        )
-        try:
-            finish(query)
-        except PySparkException:
-            assert Path(f"{case.path(handled)}.ended").exists()
-        return case.is_over(handled)
-
-    with push(case, pushed):
-        until(step, 300)
-        until(lambda: case.is_over(pushed), WAIT_S)
-    step()
-    case.judge(pushed, handled)
-    assert lag(live, handled, case.topic) == 0
+    run_both_on_spark(spark, PlannedCase(live, tmp_path, shift, order, seed=200))

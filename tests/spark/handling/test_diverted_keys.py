@@ -14,12 +14,11 @@ from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.wire.codes import RequestCode
 from spark import handler_plans as plans
 from spark.handler_plans import FOR_EVER, Failure, Plan, PlannedHandler
+from spark.live import Live
 from spark.micro_batches import AMID, UNNOTED, Here, MicroBatches, NotReported
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from spark.live import Live
 
 pytestmark = pytest.mark.spark
 _numbers = count()
@@ -143,6 +142,27 @@ def test_a_message_of_the_retry_topic_diverts_nothing_and_takes_the_place_of_no_
     (letter,) = plans.letters_of(live, case.group)
     assert letter.body == b"a-1"
     assert "DLQ_DIVERTED" not in letter.properties
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["none", "key"])
+def test_messages_become_dead_letters_where_brokers_create_no_topics_by_themselves(
+    tmp_path: Path, order: str
+) -> None:
+    with Live(tmp_path / "strict", auto_create_topic_enable=False) as strict:
+        topic = strict.make_topic("Strict", 2)
+        plans.send(strict, topic, Plan(("a-0", "a-1", "a-2"), {}))
+        handler = PlannedHandler(
+            Plan((), {"a-1": Failure(FOR_EVER, "value")}), str(tmp_path / "calls")
+        )
+        policy = OnFailure.divert() if order == "key" else OnFailure.dead_letter()
+        query = MicroBatches(
+            strict, "strict", topic, handler, consume_from="first", order=order, on_failure=policy
+        )
+        while query.run_batch():
+            pass
+        letters = [letter.body for letter in plans.letters_of(strict, "strict")]
+    assert letters == ([b"a-1", b"a-2"] if order == "key" else [b"a-1"])
 
 
 @pytest.mark.slow

@@ -49,6 +49,14 @@ def test_what_has_no_meaning_on_spark_is_refused() -> None:
     assert "order='none' has none" in refused(on_failure=OnFailure.divert())
 
 
+@pytest.mark.parametrize("trigger", [{"continuous": "1 second"}, {"realTime": "5 minutes"}])
+def test_triggers_that_refuse_python_are_refused_with_what_to_do(trigger: dict[str, str]) -> None:
+    with pytest.raises(
+        SettingsError, match="refuses sources written in Python: say processingTime"
+    ):
+        listens.listen(None, "g", "T", "*", handle, checkpoint="nowhere", trigger=trigger)  # type: ignore[arg-type]
+
+
 def test_what_cannot_be_called_or_sent_is_refused() -> None:
     assert "cannot be sent to Spark's workers: cannot pickle" in refused(
         handler=PlannedHandler(Plan((), {}), threading.Lock())  # type: ignore[arg-type]

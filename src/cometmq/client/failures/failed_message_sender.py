@@ -18,6 +18,7 @@ from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
 from cometmq.client.producer.prepared_message import prepare_retry
 from cometmq.errors import CometError, RouteNotFound
 from cometmq.model.message import Property
+from cometmq.model.queue import MessageQueue
 from cometmq.model.topic import retry_topic_of
 from cometmq.rules.failures.dead_letter_properties import fit_property_pairs
 from cometmq.rules.failures.retry_policy import attempts_exhausted, retry_delay_level
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from cometmq.client.producer.retrying_sender import RetryingSender
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
-    from cometmq.model.queue import MessageQueue
 
 log = logging.getLogger(__name__)
 
@@ -167,12 +167,14 @@ class FailedMessageSender:
         topic = retry_topic_of(self._group)
 
         async def choose(failed_broker: str | None) -> MessageQueue:
-            queues = await self._session.routes.publish_queues(topic, 1)
+            try:
+                queues = await self._session.routes.publish_queues(topic, 1)
+            except RouteNotFound:  # no broker has met a member of the group yet
+                queues = []
             if broker_name is not None:
                 queues = [queue for queue in queues if queue.broker_name == broker_name]
-                if not queues:
-                    self._session.routes.mark_stale(topic)
-                    raise RouteNotFound(f"the broker {broker_name} does not take {topic}")
+            if not queues:  # a broker makes the retry topic of a group when it is sent to
+                queues = [MessageQueue(topic, broker_name or message.broker_name, 0)]
             return self._queue_selector.round_robin(topic, queues, failed_broker)
 
         deadline = asyncio.get_running_loop().time() + _SEND_TIMEOUT_S

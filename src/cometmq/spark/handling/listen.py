@@ -50,6 +50,7 @@ SOURCE_OPTIONS = (
 )
 """The options of the source that a caller may give."""
 _SPLITTING = ("minPartitions", "maxRecordsPerPartition")
+_WITHOUT_PYTHON = ("continuous", "realTime")
 _RETRY_FOR_MS = 60_000
 
 
@@ -87,6 +88,7 @@ def listen(
     make a batch wait for ever or too long; RemotingError when the brokers do not answer.
     """
     require_pyspark()
+    _check_trigger(trigger or {})
     job, read = prepare(group, topic, expression, handler, source or {}, wait_most_s, **settings)
     if job.is_in_order and spark.conf.get("spark.speculation", "false") == "true":
         raise SettingsError(
@@ -127,6 +129,15 @@ def prepare(
         "startingOffsets": start_offsets(client, options, topic, _retry_for_s(given)),
     }
     return job, read
+
+
+def _check_trigger(trigger: Mapping[str, Any]) -> None:
+    for name in _WITHOUT_PYTHON:
+        if trigger.get(name) is not None:
+            raise SettingsError(
+                f"the trigger {name} refuses sources written in Python: say processingTime or "
+                "availableNow, or run a push consumer for milliseconds between message and handler"
+            )
 
 
 def _source_options(given: Mapping[str, str], options: ConsumerOptions) -> dict[str, str]:
