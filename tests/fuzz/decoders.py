@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from struct import pack
 from typing import Any
-from zlib import crc32
+from zlib import compress, crc32
 
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.filters.sql92_parser import evaluator_of, parse
 from cometmq.wire import fastjson, header_json, header_rocketmq
 from cometmq.wire.bodies import admin, group, heartbeat, lock, name_lists, offset, route, topic
+from cometmq.wire.bodies.registration_reader import RegistrationReader
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import JSON, ROCKETMQ, Frame, FrameDecoder, encode_frame
@@ -233,6 +235,23 @@ def bodies(data: bytes) -> str:
     return f"{chr(97 + number)} {outcome}"
 
 
+def registration(data: bytes) -> str:
+    """A registration, as JSON or as what was compressed, gives a value or a refusal in steps."""
+    is_compressed = data[:1] != b"{"
+    reader = RegistrationReader(
+        compress(data, 1) if is_compressed else data,
+        is_compressed=is_compressed,
+        version=479,
+        topics_max=5,
+    )
+    steps = reader.steps() if is_compressed else reader._json_steps()
+    count = sum(1 for _ in steps)
+    found = reader.result
+    assert found is not None, "it is neither read nor refused"
+    assert found.table.topics.keys() == reader.topics.keys()
+    return f"{len(reader.topics)} topics {min(count, 9)} steps {len(found.filter_servers)} servers"
+
+
 class Sends:
     """What a template tells of a header is what decoding it tells."""
 
@@ -317,6 +336,15 @@ RECORDS = (
     *(record(), record("x" * 200), record(sys_flag=0x10), record(sys_flag=0x30)),
     GOLDENS["stored_record"],
 )
+REGISTRATIONS = (
+    b'{"filterServerList":["f:1"],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3},"x":1,'
+    b'"topicConfigTable":{"T":{"topicName":"T","perm":6,"attributes":{"a":"b"}}},'
+    b'"topicQueueMappingInfoMap":{"t":{0:1}}}}',
+    b"".join(
+        pack(">i", len(piece)) + piece if isinstance(piece, bytes) else pack(">i", piece)
+        for piece in (b'{"counter":3}', 2, b'T 1 1 6 SINGLE_TAG {"a":"b"}', b"U 1 1 6", b"[]", 0)
+    ),
+)
 FILTERS = (
     b"a > 3 AND (b = 'x' OR NOT TAGS IN ('t', 'u'))",
     b"a BETWEEN 1 AND 7 AND b IS NOT NULL",
@@ -334,6 +362,7 @@ _ALL = (
     Decoder("batch", batch_body, (GOLDENS["batch_body"],)),
     Decoder("json_body", json_body, JSON_BODIES),
     Decoder("bodies", bodies, JSON_BODIES),
+    Decoder("registration", registration, REGISTRATIONS),
     Decoder("send_template", Sends(), (send_header()[8:-5],)),
     Decoder("pull_template", Pulls(), (PULL_HEADER,)),
     Decoder("sql_filter", sql_filter, FILTERS),

@@ -47,7 +47,7 @@ class Decoder(NamedTuple):
     seeds: tuple[bytes, ...]
 
 
-class ClusterFinding(NamedTuple):
+class FuzzFinding(NamedTuple):
     """An input that showed a bug, as short as a few tries could make it."""
 
     decoder: str
@@ -60,20 +60,20 @@ class ClusterFinding(NamedTuple):
 
 def fuzz(
     decoder: Decoder, count: int, seed: int, kept: dict[str, bytes] | None = None
-) -> ClusterFinding | None:
+) -> FuzzFinding | None:
     """Try so many damaged inputs; the first bug found. `kept` gathers the interesting ones."""
     rng = random.Random(f"{decoder.name} {seed}")
     known = {} if kept is None else kept
     pool = [*decoder.seeds, *corpus_of(decoder.name)]
     for data in pool:
         if problem := _problem(decoder, data, known):
-            return ClusterFinding(decoder.name, data, problem)
+            return FuzzFinding(decoder.name, data, problem)
     for _ in range(count):
         data = damaged(rng, rng.choice(pool), pool)
         before = len(known)
         if problem := _problem(decoder, data, known):
             short = _shortened(decoder, data)
-            return ClusterFinding(decoder.name, short, _problem(decoder, short, {}) or problem)
+            return FuzzFinding(decoder.name, short, _problem(decoder, short, {}) or problem)
         if len(known) > before:
             pool.append(data)
     return None

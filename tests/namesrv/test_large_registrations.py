@@ -221,7 +221,8 @@ def test_a_broker_that_goes_while_its_registration_is_read_leaves_nothing() -> N
             bad.close()
             with suppress(SendFailed):
                 await work
-            await asyncio.sleep(1.5)
+            while server._routes.has_gone or server._routes._topics:
+                await asyncio.sleep(0.01)
             code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             assert name_lists.decode_topic_list((await ask(good, code)).body) == []
             good.close()

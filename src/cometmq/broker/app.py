@@ -300,7 +300,7 @@ class Broker:
         self.state.filters.save()
         await self.state.offsets.written()
         await self.state.delayed_messages.written()
-        self.state.delayed_messages.save()
+        await self.state.delayed_messages.save_in_thread()
         safe = asyncio.get_running_loop().create_future()
         self.store.on_durable(safe.set_result, local_only=True)
         await safe

@@ -217,8 +217,7 @@ def test_what_was_delivered_but_not_noted_is_not_delivered_again() -> None:
             client = await harness.client()
             await delayed(client, 1, b"first")
             await received(client, 1)
-            harness.broker.state.delayed_messages.save()
-            await asyncio.sleep(0.05)
+            await harness.broker.state.delayed_messages.save_in_thread()
             noted = disk.read(file)
             for number in range(20):
                 await delayed(client, 1 + number % 2, b"%d" % number, queue_id=number % 3)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,10 +15,7 @@ from broker.harness import run
 from cometmq.broker.groups.consumer_offsets import NO_OFFSET, ConsumerOffsets
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.json_file import JsonFile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from cometmq.testing.sim_files import SimFiles
 
 
 def test_a_file_that_apache_wrote_is_read(tmp_path: Path) -> None:
@@ -39,23 +36,14 @@ QUEUES = st.integers(0, 2)
 OFFSETS = st.integers(0, 9)
 
 
-class NoFile:
-    """A file that keeps what was saved in memory."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-
-    def load(self, _table: str, read: Callable[[Any], Any]) -> Any:
-        return None if self.value is None else read(self.value)
-
-    def save(self, value: Any) -> None:
-        self.value = json.loads(json.dumps(value))
+def file_in_memory() -> JsonFile:
+    return JsonFile(Path("/config/consumerOffset.json"), SimFiles(Random(1)))
 
 
 class OffsetsAgreeWithAModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.file: Any = NoFile()
+        self.file = file_in_memory()
         self.offsets = ConsumerOffsets(self.file, lambda: 1)
         self.kept: dict[tuple[str, str, int], int] = {}
         self.resets: dict[tuple[str, str, int], int] = {}
@@ -142,8 +130,7 @@ def test_the_file_is_written_by_one_thread_at_a_time_and_ends_with_the_newest(
 
 
 def test_offsets_behind_the_end_of_a_queue_that_lost_messages_go_back_to_it(caplog):
-    file: Any = NoFile()
-    offsets = ConsumerOffsets(file, lambda: 1)
+    offsets = ConsumerOffsets(file_in_memory(), lambda: 1)
     for group, queue_id, offset in (("G", 0, 9), ("G", 1, 4), ("H", 0, 3)):
         offsets.commit(group, "T", queue_id, offset)
     offsets.commit("G", "%LMQ%x", 0, 7)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
 from cometmq.model.subscription import ClientConnection
 from cometmq.net.endpoint import Endpoint
@@ -46,7 +45,7 @@ from cometmq.wire.headers.client import (
 from cometmq.wire.records.message_id import parse_offset_id
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
     from cometmq.broker.requests.large_tables import LargeTableAnswers
@@ -92,7 +91,7 @@ class ConnectionRequests:
             Endpoint(Code.CONSUME_MESSAGE_DIRECTLY, self.consume_directly),
         )
 
-    def consumers(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    async def consumers(self, request: Command, _connection: Connection) -> Reply:
         """Tell a consumer group's connections and subscriptions (203)."""
         name = headers.GetConsumerConnectionListRequestHeader.decode(request.ext).consumer_group
         group = self._clients.consumers.get(name)
@@ -100,31 +99,29 @@ class ConnectionRequests:
             raise Reject(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group {name} is not online"
             )
-        members = list(group.members.items())
-        few = members if len(members) <= SMALL_MAX else []
         found = ConsumerConnections(
-            list(_connections(few)),
+            [],
             group.subscriptions,
             group.consume_type,
             group.message_model,
             group.consume_from_where,
         )
-        body = encode_consumer_connections(found)
-        return Reply(body=body) if few else self._with_many(body, members)
+        return await self._with_members(encode_consumer_connections(found), group.members)
 
-    async def _with_many(self, empty: bytes, members: list[tuple[Connection, Member]]) -> Reply:
-        entries = map(connection_entry, _connections(members))
-        return Reply(body=await self._large_tables.fill("connectionSet", empty, entries))
+    async def _with_members(self, empty: bytes, members: Mapping[Connection, Member]) -> Reply:
+        """The answer `empty` with the connections of these members, as they are now."""
+        entries = map(connection_entry, _connections(list(members.items())))
+        return Reply(
+            body=await self._large_tables.fill("connectionSet", empty, entries, count=len(members))
+        )
 
-    def producers(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    async def producers(self, request: Command, _connection: Connection) -> Reply:
         """Tell a producer group's connections (204)."""
         name = headers.GetProducerConnectionListRequestHeader.decode(request.ext).producer_group
         members = self._clients.producers.get(name)
         if not members:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"the producer group {name} is not online")
-        if len(members) > SMALL_MAX:
-            return self._with_many(encode_producer_connections(()), list(members.items()))
-        return Reply(body=encode_producer_connections(_connections(members.items())))
+        return await self._with_members(encode_producer_connections(()), members)
 
     async def all_producers(self, _request: Command, _connection: Connection) -> Reply:
         """Tell the connections of all producer groups (328)."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topic_requests import no_topic
 from cometmq.broker.groups.consumer_groups import missing
-from cometmq.broker.requests.large_tables import SMALL_MAX
 from cometmq.errors import Reject
 from cometmq.model.queue import MessageQueue
 from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
@@ -186,15 +185,15 @@ class OffsetResetRequests:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         self._held_pulls.wake_topic(topic)
-        if len(targets) > SMALL_MAX:
-            entries = (
-                encode_reset_entry(self._queue(topic, queue_id), offset)
-                for queue_id, offset in targets.items()
+        entries = (
+            encode_reset_entry(self._queue(topic, queue_id), offset)
+            for queue_id, offset in targets.items()
+        )
+        return Reply(
+            body=await self._large_tables.fill(
+                "offsetTable", encode_reset_offset({}), entries, count=len(targets)
             )
-            empty = encode_reset_offset({})
-            return Reply(body=await self._large_tables.fill("offsetTable", empty, entries))
-        moved = {self._queue(topic, queue_id): offset for queue_id, offset in targets.items()}
-        return Reply(body=encode_reset_offset(moved))
+        )
 
     async def _reset_there(
         self, header: headers.ResetOffsetRequestHeader, config: TopicConfig, *, as_list: bool

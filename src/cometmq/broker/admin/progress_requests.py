@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.admin.topic_requests import no_topic
-from cometmq.broker.requests.large_tables import SMALL_MAX, check_size, sorted_pieces
+from cometmq.broker.requests.large_tables import check_size, sorted_pieces
 from cometmq.model.admin_stats import ConsumeStats, QueueProgress, QueueTimeSpan, TopicOffset
 from cometmq.model.queue import MessageQueue
 from cometmq.net.endpoint import Endpoint, RequestResources, header_resources
@@ -103,14 +103,12 @@ class ProgressRequests:
         queues = range(max(config.read_queue_nums, config.write_queue_nums))
         held = await self._store.cold_reader.run_each(queues, partial(self._topic_offset, topic))
         rate = self._stats.topic_rate(topic)
-        if len(held) > SMALL_MAX:
-            entries = (
-                topic_offset_entry(self._queue(topic, at), one) for at, one in enumerate(held)
+        entries = (topic_offset_entry(self._queue(topic, at), one) for at, one in enumerate(held))
+        return Reply(
+            body=await self._large_tables.fill(
+                "offsetTable", encode_topic_stats({}, rate), entries, count=len(held)
             )
-            empty = encode_topic_stats({}, rate)
-            return Reply(body=await self._large_tables.fill("offsetTable", empty, entries))
-        table = {self._queue(topic, queue_id): held[queue_id] for queue_id in queues}
-        return Reply(body=encode_topic_stats(table, rate))
+        )
 
     async def consume_stats(self, request: Command, _connection: Connection) -> Reply:
         """Tell how far a group has come in each queue of its topics (208)."""
@@ -190,20 +188,14 @@ class ProgressRequests:
 
     async def _encoded(self, found: list[tuple[str, list[QueueProgress]]], rate: float) -> bytes:
         """A group's progress in the queues of topics, from the first one on (208)."""
-        if sum(len(progress) for _, progress in found) > SMALL_MAX:
-            entries = (
-                queue_progress_entry(self._queue(topic, at), one)
-                for topic, progress in found
-                for at, one in enumerate(progress)
-            )
-            empty = encode_consume_stats(ConsumeStats(offset_table={}, consume_tps=rate))
-            return await self._large_tables.fill("offsetTable", empty, entries)
-        table = {
-            self._queue(topic, at): one
+        entries = (
+            queue_progress_entry(self._queue(topic, at), one)
             for topic, progress in found
             for at, one in enumerate(progress)
-        }
-        return encode_consume_stats(ConsumeStats(offset_table=table, consume_tps=rate))
+        )
+        empty = encode_consume_stats(ConsumeStats(offset_table={}, consume_tps=rate))
+        count = sum(len(progress) for _, progress in found)
+        return await self._large_tables.fill("offsetTable", empty, entries, count=count)
 
     async def time_spans(self, request: Command, _connection: Connection) -> Reply:
         """Tell from when to when each queue reaches, and how far behind the group is (303)."""
@@ -211,11 +203,12 @@ class ProgressRequests:
         config = self._topic(header.topic)
         look = partial(self._span, header.group, header.topic)
         spans = await self._store.cold_reader.run_each(range(config.write_queue_nums), look)
-        if len(spans) > SMALL_MAX:
-            empty = encode_time_spans((), _shown)
-            entries = (time_span_entry(span, _shown) for span in spans)
-            return Reply(body=await self._large_tables.fill("consumeTimeSpanSet", empty, entries))
-        return Reply(body=encode_time_spans(spans, _shown))
+        entries = (time_span_entry(span, _shown) for span in spans)
+        return Reply(
+            body=await self._large_tables.fill(
+                "consumeTimeSpanSet", encode_time_spans((), _shown), entries, count=len(spans)
+            )
+        )
 
     async def all_offsets(self, _request: Command, _connection: Connection) -> Reply:
         """Tell all committed offsets (43), as they are in consumerOffset.json."""

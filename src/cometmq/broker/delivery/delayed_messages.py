@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -176,20 +175,8 @@ class DelayedMessages:
             if ranges[0].cursor != self.offsets.get(level, 0):
                 self.offsets[level] = ranges[0].cursor
 
-    def save(self) -> None:
-        """Write how far each level has come, once all that was delivered before is durable."""
-        places = self._places()
-        if places == self._saved:
-            return
-
-        def write(status: PutStatus) -> None:
-            if status is PutStatus.PUT_OK:
-                self._write(places)
-
-        self._store.on_durable(write, local_only=True)
-
     async def save_in_thread(self) -> None:
-        """Do as `save`, with the writing in a thread."""
+        """Write how far each level has come, once all that was delivered before is durable."""
         places = self._places()
         if places == self._saved:
             return
@@ -199,8 +186,8 @@ class DelayedMessages:
         )
         if await safe is PutStatus.PUT_OK:
             self.version = self.version.next(self._now_ms())
-            content = {"dataVersion": version_fields(self.version), **places}
-            writing = asyncio.to_thread(self._try_write, self._file.encode(content), places)
+            data = self._file.encode({"dataVersion": version_fields(self.version), **places})
+            writing = asyncio.to_thread(self._try_write, data, places)
             self._writing = asyncio.ensure_future(writing)
             await asyncio.shield(self._writing)
 
@@ -222,11 +209,6 @@ class DelayedMessages:
         offsets = {"offsetTable": dict(self.offsets)}
         return {**offsets, _RANGES_KEY: several} if several else offsets
 
-    def _write(self, places: dict[str, Any]) -> None:
-        self.version = self.version.next(self._now_ms())
-        content = {"dataVersion": version_fields(self.version), **places}
-        self._try_write(self._file.encode(content), places)
-
     def _try_write(self, data: bytes, places: dict[str, Any]) -> None:
         try:
             self._file.write(data)
@@ -237,7 +219,8 @@ class DelayedMessages:
 
     def _try_level(self, level: int) -> float:
         """Deliver a level; when the disk fails, log that and try again after a pause."""
-        if (pause_s := self._paused_until.get(level, 0.0) - time.monotonic()) > 0:
+        until = self._paused_until.get(level)
+        if until is not None and (pause_s := until - asyncio.get_running_loop().time()) > 0:
             return pause_s
         try:
             wait_s = min([self._deliver_range(level, part) for part in self._ranges[level]])
@@ -254,7 +237,7 @@ class DelayedMessages:
             log.warning(
                 "delayed messages of level %d cannot be read, trying again: %s", level, error
             )
-        self._paused_until[level] = time.monotonic() + DISK_FAILED_PAUSE_S
+        self._paused_until[level] = asyncio.get_running_loop().time() + DISK_FAILED_PAUSE_S
         return DISK_FAILED_PAUSE_S
 
     def _deliver_range(self, level: int, part: BacklogRange) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cometmq.broker.groups.large_table_encoding import table_pieces
 from cometmq.model.topic import DataVersion, is_light_topic
@@ -231,7 +231,7 @@ class ConsumerOffsets:
         if not self._is_dirty:
             return False
         try:
-            self._file.save(self.to_json())
+            self._file.write(self.encode(as_file=True))
         except OSError as error:
             self._failed(error)
         else:
@@ -257,19 +257,23 @@ class ConsumerOffsets:
             self._writing = asyncio.ensure_future(self._write(data))
             await asyncio.shield(self._writing)
 
-    async def encode_in_turns(self, *, as_file: bool = False) -> bytes:
-        """The bytes of `to_json`, as they are sent or as the file has them.
+    def encode(self, *, as_file: bool = False) -> bytes:
+        """The table as it is sent, or as the file has it."""
+        return "".join(self._pieces(as_file)).encode()
 
-        What changes meanwhile is in them, or not.
-        """
+    async def encode_in_turns(self, *, as_file: bool = False) -> bytes:
+        """Do as `encode`, in time slices. What changes meanwhile is in it, or not."""
         async with self._time_slices.lock:
-            tables: dict[str, Table] = {
-                "groupTopicMap": (list(self._topics), self._topics_with_offsets),
-                "offsetTable": (list(self._committed), self._committed.get),
-                "pullOffsetTable": (list(self._pulled), self._pulled.get),
-            }
-            pieces = table_pieces({"dataVersion": version_fields(self.version)}, tables, as_file)
-            return "".join(await self._time_slices.collect(pieces)).encode()
+            return "".join(await self._time_slices.collect(self._pieces(as_file))).encode()
+
+    def _pieces(self, as_file: bool) -> Iterator[str]:
+        """The table in the order in which RocketMQ writes it, and each value as it is then."""
+        tables: dict[str, Table] = {
+            "groupTopicMap": (list(self._topics), self._topics_with_offsets),
+            "offsetTable": (list(self._committed), self._committed.get),
+            "pullOffsetTable": (list(self._pulled), self._pulled.get),
+        }
+        return table_pieces({"dataVersion": version_fields(self.version)}, tables, as_file)
 
     def _topics_with_offsets(self, group: str) -> list[str] | None:
         return self.topics_of(group) or None
@@ -278,18 +282,6 @@ class ConsumerOffsets:
         """Wait until no thread writes the file any more."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
-
-    def to_json(self) -> dict[str, Any]:
-        """The file's content, in the order RocketMQ writes it."""
-        topics: dict[str, list[str]] = {}
-        for topic, group, _ in self._items():
-            topics.setdefault(group, []).append(topic)
-        return {
-            "dataVersion": version_fields(self.version),
-            "groupTopicMap": topics,
-            "offsetTable": self.snapshot(),
-            "pullOffsetTable": {key: dict(queues) for key, queues in self._pulled.items()},
-        }
 
     async def _write(self, data: bytes) -> None:
         try:
@@ -368,4 +360,4 @@ class ConsumerOffsets:
             for key in self._committed:
                 self._index(key)
         else:
-            self._file.save(self.to_json())  # from now on a missing file is a lost one
+            self._file.write(self.encode(as_file=True))  # from now on a missing file is a lost one

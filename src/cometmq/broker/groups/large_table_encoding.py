@@ -1,7 +1,7 @@
 """Tables of lists or numbers as JSON, made piece by piece, for those that are very large.
 
 Pure; asks for each value only when it is encoded, so a table may change meanwhile. The bytes are
-those of `JsonFile.encode` (a file) or of `fastjson.dumps` (an answer), which make them at once.
+those that `JsonFile.encode` (a file) or `fastjson.dumps` (an answer) would make at once.
 Java: none.
 """
 

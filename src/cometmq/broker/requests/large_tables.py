@@ -62,11 +62,16 @@ class LargeTableAnswers:
                 self._kept[name] = known
         return known[1]
 
-    async def fill(self, name: str, empty: bytes, entries: Iterable[bytes]) -> bytes:
+    async def fill(
+        self, name: str, empty: bytes, entries: Iterable[bytes], *, count: int | None = None
+    ) -> bytes:
         """The answer `empty`, whose table or list of this name is empty, with these entries.
 
-        They are made in time slices. Raises Reject where no frame can hold them.
+        They are made in time slices, but for those that are few by their `count`: these wait for
+        nobody. Raises Reject where no frame can hold them.
         """
+        if count is not None and count <= SMALL_MAX:
+            return filled(empty, name, b",".join(entries))
         async with self.time_slices.lock:
             return await self._fill(name, empty, entries)
 
