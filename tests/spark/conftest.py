@@ -14,6 +14,7 @@ from cometmq.spark.session import spark_session
 from cometmq.spark.sink import producers
 from spark.live import Live
 from spark.scripted import forget_clients
+from spark.standalone import StandaloneCluster
 from spark.streams import Stream
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture

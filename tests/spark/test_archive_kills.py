@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from client.short_delay_cluster import until
 from cometmq.spark.tables.archive import archive
 from cometmq.spark.tables.archive_reading import read_archive
 from cometmq.spark.tables.archive_verification import verify_archive
+from cometmq.spark.tables.manifest_log import ManifestLog
+from cometmq.spark.tables.table_files import LocalTableFiles
+from spark.standalone import command_has
 from spark.streams import texts
 
 if TYPE_CHECKING:
@@ -54,6 +58,10 @@ def numbers_in(spark: SparkSession, place: Path) -> list[int]:
     return sorted(int(row.body) for row in read_archive(spark, place).select("body").collect())
 
 
+def files_of(place: Path) -> set[str]:
+    return ManifestLog(LocalTableFiles(place)).current.paths()
+
+
 @pytest.mark.timeout(300)
 def test_a_job_killed_between_data_and_manifest_is_repeated_exactly(
     spark: SparkSession, live: Live, topic: str, tmp_path: Path
@@ -73,13 +81,16 @@ def test_a_job_killed_between_data_and_manifest_is_repeated_exactly(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_kills_of_driver_jvm_and_workers_at_any_time_leave_an_exact_table(
     spark: SparkSession, live: Live, topic: str, tmp_path: Path
 ) -> None:
-    place, dice, sent = tmp_path / "table", random.Random(7), 0
+    place, dice, sent = tmp_path / "table", random.Random(7), 25
+    live.send(topic, 0, texts(0, sent))
     done = {"driver": 0, "jvm": 0, "worker": 0}
+    archive(spark, topic, place, namesrv=live.namesrv)  # there is a table, whatever is killed
     for number in range(ROUNDS):
+        before = files_of(place)
         job = started(live, topic, place, "", 40)
         stop = threading.Event()
         try:
@@ -90,6 +101,8 @@ def test_kills_of_driver_jvm_and_workers_at_any_time_leave_an_exact_table(
                 live.send(topic, dice.randrange(2), texts(sent, sent + 25))
                 sent += 25
                 stop.wait(0.05)
+            if number % 2:  # every other job is killed after it has committed, at the earliest
+                until(lambda known=before: files_of(place) != known, 200)
             kind = list(done)[number % 3]
             done[kind] += kill_one(job, kind)
             time.sleep(dice.uniform(0, 1))
@@ -109,13 +122,10 @@ def kill_one(job: subprocess.Popen[bytes], kind: str) -> bool:
     if kind == "driver":
         root.kill()
         return True
-    below = root.children(recursive=True)
-    java = [each for each in below if each.name() == "java"]
-    found = (
-        java if kind == "jvm" else [each for each in below if "pyspark" in " ".join(each.cmdline())]
-    )
-    found = [each for each in found if kind == "jvm" or each not in java]
+    part = "SparkSubmit" if kind == "jvm" else "pyspark.daemon"
+    found = [each for each in root.children(recursive=True) if command_has(each, part)]
     if not found:
         return False
-    found[-1].kill()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        found[-1].kill()
     return True
