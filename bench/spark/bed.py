@@ -1,7 +1,7 @@
 """What every bench here uses: a broker with a filled topic, a session, and figures of both sides.
 
 CPU is counted over whole processes: Spark's side is this process with the JVM and all Python
-workers, the broker's is its process.
+workers, the broker's is its process, with what it does behind its answers.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 QUEUES, BATCH, WINDOW = 8, 256, 16
 _TICK = os.sysconf("SC_CLK_TCK")
+_IDLE_LOOK_S, _IDLE_CPU_S, _IDLE_MOST_S = 0.5, 0.02, 60
 
 
 def arguments(text: str | None) -> argparse.Namespace:
@@ -153,6 +154,17 @@ def memory_mib(without: int = 0) -> float:
     return total * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
+def wait_until_idle(pid: int) -> None:
+    """Wait until a broker has done what it does behind its answers, mostly the key index."""
+    deadline = time.monotonic() + _IDLE_MOST_S
+    before, now = -1.0, cpu_s(pid)
+    while now - before > _IDLE_CPU_S:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the broker still works {_IDLE_MOST_S} s after the last request")
+        time.sleep(_IDLE_LOOK_S)
+        before, now = now, cpu_s(pid)
+
+
 @dataclass
 class Figures:
     """Rounds of one measurement."""
@@ -163,13 +175,20 @@ class Figures:
     load: list[float] = field(default_factory=list)
 
     def measure(self, rows: int, broker: int, action: Callable[[], object]) -> None:
-        """One round of so many rows."""
+        """One round of so many rows.
+
+        The rate is that of the action. What the broker does for it afterwards counts as its CPU,
+        and is over before the next round begins.
+        """
+        wait_until_idle(broker)
         load = os.getloadavg()[0]
         spark, other, began = spark_cpu_s(broker), cpu_s(broker), time.perf_counter()
         action()
         took = time.perf_counter() - began
+        spark = spark_cpu_s(broker) - spark
+        wait_until_idle(broker)
         self.rate.append(rows / took)
-        self.spark_us.append((spark_cpu_s(broker) - spark) / rows * 1e6)
+        self.spark_us.append(spark / rows * 1e6)
         self.broker_us.append((cpu_s(broker) - other) / rows * 1e6)
         self.load.append(load)
 

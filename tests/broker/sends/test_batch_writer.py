@@ -60,7 +60,7 @@ def records(store: MessageStore) -> list[log_record.StoredRecord]:
 
 def put(items: list[BatchItem]) -> Callable[[BatchWriter], BatchPutResult]:
     body = message_batch.encode(items)
-    return lambda writer: writer.put(HEADER, 2, 0, body, writer.decode("T", body), STORE_HOST)
+    return lambda writer: writer.put(HEADER, 2, 0, writer.decode("T", body), STORE_HOST)
 
 
 @pytest.mark.parametrize("items", [PLAIN, [*PLAIN, BatchItem(1, b"three", b"POP_CK\x01x\x02")]])

@@ -94,12 +94,34 @@ def test_a_plain_batch_is_stored_as_the_slow_path_stores_it(monkeypatch, with_cr
     run(scenario())
 
 
+def test_what_a_body_says_is_no_property(monkeypatch) -> None:
+    together = watch(monkeypatch)
+
+    async def scenario() -> None:
+        async with running(StoreSettings(commit_log_file_bytes=FILE_BYTES)) as harness:
+            client = await harness.client()
+            items = [
+                message_batch.BatchItem(
+                    0, b"\x02DELAY\x013\x02TAGS\x01t\x02", b"UNIQ_KEY\x01%d\x02" % n
+                )
+                for n in range(3)
+            ]
+            header = send_header("T", batch=True, queue_id=1)
+            answer = await client.call(
+                RequestCode.SEND_BATCH_MESSAGE, header, message_batch.encode(items)
+            )
+            assert together == [True]
+            assert [one[0] for one in stored_batch(harness, answer)] == [one.body for one in items]
+            assert harness.broker.store.max_offset("T", 1) == 3
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("odd", "goes_on"),
     [
         (message_batch.BatchItem(7, b"x", b"UNIQ_KEY\x01K\x02"), True),
         (message_batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02MSG_REGION\x01r\x02"), True),
-        (message_batch.BatchItem(0, b"DELAY\x01 in a body", b"UNIQ_KEY\x01K\x02"), True),
         (message_batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02DELAY\x011\x02"), False),
         (message_batch.BatchItem(0, b"x", b"UNIQ_KEY\x01K\x02" + b"a" * 32_740), False),
         (message_batch.BatchItem(0, b"x" * FILE_BYTES, b"UNIQ_KEY\x01K\x02"), False),

@@ -148,7 +148,7 @@ class SendHandler:
         items = self._batch_writer.decode(header.topic, body)
         if items is None:
             return self._send_large_batch(header, body, connection)
-        return self._put_batch(header, config, body, items, connection)
+        return self._put_batch(header, config, items, connection)
 
     async def _send_large_batch(
         self, header: SendMessageRequestHeader, body: bytes, connection: Connection
@@ -164,7 +164,7 @@ class SendHandler:
                 items += part
                 await asyncio.sleep(0)
             began = loop.time()
-            return self._put_batch(header, config, body, items, connection)
+            return self._put_batch(header, config, items, connection)
         except Reject as refusal:
             return self.responses.refused(refusal)
         finally:  # what follows in this iteration, writing and publishing, takes as much again
@@ -175,13 +175,12 @@ class SendHandler:
         self,
         header: SendMessageRequestHeader,
         config: TopicConfig,
-        body: bytes,
         items: list[BatchItem],
         connection: Connection,
     ) -> Reply:
         queue_id = self.check.queue_of(header, config)
         sys_flag = self.check.sys_flag_of(header, config)
-        put = self._batch_writer.put(header, queue_id, sys_flag, body, items, connection.host)
+        put = self._batch_writer.put(header, queue_id, sys_flag, items, connection.host)
         if put.status is not PutStatus.PUT_OK:
             return self.responses.not_stored(put.status)
         raw = (header.properties or "").encode()

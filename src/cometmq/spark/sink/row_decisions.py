@@ -131,6 +131,9 @@ class RowDecisions:
                 ]
             )
         bodies, numbers, start = chunk.bodies, count(chunk.first), self._start
+        if not columns and not self._has_origins:  # measured: a third less than the general form
+            form = start.replace(b"%", b"%%") + b"%d/%08x\x02"
+            return [form % pair for pair in zip(numbers, map(crc32, bodies), strict=False)]
         if not columns:
             return [
                 b"%b%d/%08x\x02%b" % (start, number, crc32(body), origin)

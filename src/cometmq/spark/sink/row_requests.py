@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     IndexOfKey = Callable[[str, int], int]
     """Which of so many queues a sharding key has."""
 
+_ITEM_BYTES = BATCH_ITEM_BYTES + 64
+"""What a row takes beside its body and its properties, the UNIQ_KEY among it."""
 _BATCH_TOPIC_MAX = 127
 """RocketMQ takes batches for no longer topic."""
 
@@ -63,11 +65,9 @@ def runs_of(
 def encoded(chunk: RowChunk, frame: RowRequest, ids: Sequence[str], born_ms: int) -> EncodedBatch:
     """The frame as a batch; `ids` are the unique keys of its messages."""
     bodies, others = chunk.bodies, chunk.properties
-    properties = [
-        b"UNIQ_KEY\x01%b\x02%b" % (msg_id, others[at])
-        for msg_id, at in zip(map(str.encode, ids), frame.places, strict=True)
-    ]
-    items = message_batch.encode_columns([bodies[at] for at in frame.places], properties)
+    items = message_batch.encode_keyed(
+        ids, [bodies[at] for at in frame.places], [others[at] for at in frame.places]
+    )
     return EncodedBatch(frame.topic, born_ms, ids[0], items)
 
 
@@ -124,9 +124,15 @@ def _parts(chunk: RowChunk, topic: str, places: Sequence[int]) -> Iterable[Seque
     if topic.startswith(RETRY_PREFIX) or len(topic) > _BATCH_TOPIC_MAX:
         yield from ([at] for at in places)
         return
+    if delays is None:
+        longest = max(map(len, bodies)) + max(map(len, properties)) + _ITEM_BYTES
+        if longest * FRAME_MESSAGES_MAX <= FRAME_BYTES_MAX:  # measured: 0.1 us a row less
+            for begin in range(0, len(places), FRAME_MESSAGES_MAX):
+                yield places[begin : begin + FRAME_MESSAGES_MAX]
+            return
     begin, size = 0, 0
     for index, at in enumerate(places):
-        own = len(bodies[at]) + len(properties[at]) + BATCH_ITEM_BYTES + 64
+        own = len(bodies[at]) + len(properties[at]) + _ITEM_BYTES
         is_alone = delays is not None and bool(delays[at])
         is_full = size + own > FRAME_BYTES_MAX or index - begin >= FRAME_MESSAGES_MAX
         if index > begin and (is_alone or is_full):

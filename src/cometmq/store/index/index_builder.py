@@ -29,6 +29,8 @@ _TAIL_BYTES = 40_000
 """More than topic and properties of one record can take."""
 _MEMO_MAX = 4096
 _ID_HEAD = 20
+_ID_TIMED = 28
+"""Digits of an id that tell its client, and those with the time: all of a batch share these."""
 _ROLLBACK, _BORN_V6 = 0xC, 0x10
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
 _MASK = 0xFFFFFFFF
@@ -55,6 +57,7 @@ class KeyHashes:
     def __init__(self) -> None:
         self._topics: dict[bytes, int] = {}
         self._tags: dict[tuple[bytes, bytes], int] = {}
+        self._clients: dict[tuple[bytes, bytes], int] = {}
         self._ids: dict[tuple[bytes, bytes], int] = {}
         self._has_cut = False
 
@@ -66,12 +69,13 @@ class KeyHashes:
         found = []
         if unique := _find(raw, b"UNIQ_KEY"):
             found.append(self._unique(topic, seed, unique))
-        if keys := _find(raw, b"KEYS"):
+        # Measured: where there is none, to look so first takes half the time; `in` takes more.
+        if raw.rfind(b"KEYS\x01") >= 0 and (keys := _find(raw, b"KEYS")):
             words = keys.split(b" ", KEYS_MAX)
             if len(words) > KEYS_MAX:
                 self._note_cut(topic)
             found += [_hash(seed, key) for key in words[:KEYS_MAX] if key]
-        if tag := _find(raw, b"TAGS"):
+        if raw.rfind(b"TAGS\x01") >= 0 and (tag := _find(raw, b"TAGS")):
             hashed = self._tags.get((topic, tag))
             if hashed is None:
                 hashed = _remember(self._tags, (topic, tag), _hash(seed, b"T#" + tag))
@@ -91,11 +95,19 @@ class KeyHashes:
     def _unique(self, topic: bytes, seed: int, unique: bytes) -> int:
         if not unique.isascii():
             return _hash(seed, unique)
-        start = topic, unique[:_ID_HEAD]
+        start = topic, unique[:_ID_TIMED]
         value = self._ids.get(start)
         if value is None:
-            value = _remember(self._ids, start, _run(seed, start[1]))
-        return stored_hash(_run(value, unique[_ID_HEAD:]))
+            value = self._hash_of_timed(topic, seed, start[1])
+            _remember(self._ids, start, value)
+        return stored_hash(_run(value, unique[_ID_TIMED:]))
+
+    def _hash_of_timed(self, topic: bytes, seed: int, digits: bytes) -> int:
+        start = topic, digits[:_ID_HEAD]
+        value = self._clients.get(start)
+        if value is None:
+            value = _remember(self._clients, start, _run(seed, start[1]))
+        return _run(value, digits[_ID_HEAD:])
 
 
 class LogByteReader(Protocol):
