@@ -9,6 +9,7 @@ import pytest
 
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.runtime.text_file import TextFile
+from cometmq.settings.properties import edited
 from cometmq.testing.sim_files import SimFiles
 
 CONF = Path("/conf/broker.conf")
@@ -25,9 +26,11 @@ def test_what_was_saved_is_read_and_what_was_before_is_kept_beside_it(tmp_path: 
     assert sorted(one.name for one in tmp_path.iterdir()) == ["broker.conf", "broker.conf.bak"]
 
 
-def test_bytes_that_are_no_utf_8_are_read_with_marks_in_their_place(tmp_path: Path) -> None:
-    (tmp_path / "broker.conf").write_bytes(b"name = \xff\n")
-    assert TextFile(tmp_path / "broker.conf", SystemFiles()).read() == "name = \ufffd\n"
+def test_bytes_that_are_no_utf_8_stay_as_they_are_when_another_line_changes(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_bytes(b"# caf\xe9\nbrokerPermission=6\n")
+    file = TextFile(tmp_path / "broker.conf", SystemFiles())
+    file.save(edited(file.read(), {"brokerPermission": "4"}))
+    assert (tmp_path / "broker.conf").read_bytes() == b"# caf\xe9\nbrokerPermission=4\n"
 
 
 @pytest.mark.parametrize("seed", range(20))

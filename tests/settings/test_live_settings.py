@@ -50,3 +50,10 @@ def test_the_text_has_all_settings_sorted_by_key() -> None:
     assert lines == sorted(lines)
     assert "fileReservedTime=72" in lines
     assert "brokerPermission=6" in lines
+
+
+def test_a_change_leaves_other_numbers_exactly_as_they_are() -> None:
+    live = LiveSettings(BrokerSettings(), NetSettings(idle_s=1_234_567.25))
+    changed(live, "brokerPermission=4\n")
+    assert live.of(NetSettings).idle_s == 1_234_567.25
+    assert "serverChannelMaxIdleTimeSeconds=120\n" in LiveSettings(NetSettings()).text()

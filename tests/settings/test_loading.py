@@ -169,3 +169,19 @@ def test_a_variable_for_a_key_that_is_refused_is_refused() -> None:
 def test_name_servers_are_split() -> None:
     settings = BrokerSettings(namesrv_addr="a:1; b:2;;")
     assert settings.namesrv_addrs == ("a:1", "b:2")
+
+
+def test_a_value_that_is_no_utf_8_is_refused_and_a_comment_is_not() -> None:
+    text = b"# caf\xe9\nregionId=caf\xe9\n".decode("utf-8", "surrogateescape")
+    with pytest.raises(SettingsError) as caught:
+        load(BROKER, from_text(text, "f.conf"))
+    said = "f.conf:2: regionId is b'caf\\xe9', which is no UTF-8; write it in UTF-8"
+    assert str(caught.value) == said
+    assert load(BROKER, from_text(text.splitlines()[0], "f.conf")).warnings == ()
+
+
+@pytest.mark.parametrize("key", ["mappedFileSizeCommitLog", "maxIndexNum", "maxHashSlotNum"])
+def test_a_number_that_has_no_room_on_disk_is_refused(key: str) -> None:
+    load(BROKER, from_options({key: 2**31 - 1}))
+    with pytest.raises(SettingsError, match=f"{key} is 2147483648; it must be between"):
+        load(BROKER, from_options({key: 2**31}))

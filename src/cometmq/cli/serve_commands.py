@@ -270,7 +270,7 @@ def _from_file(name: str | None) -> list[RawSetting]:
     if name is None:
         return []
     try:
-        return from_text(Path(name).read_text(encoding="utf-8", errors="replace"), name)
+        return from_text(Path(name).read_text(encoding="utf-8", errors="surrogateescape"), name)
     except OSError as error:
         raise SettingsError(f"cannot read {name}: {error.strerror or error}") from error
 

@@ -56,7 +56,7 @@ class ConfigRequests:
         The remark says what has no effect here, and whether a restart forgets the change.
         """
         async with self._changing:
-            return await self._change(request.body.decode("utf-8", "replace"))
+            return await self._change(request.body.decode("utf-8", "surrogateescape"))
 
     async def _change(self, text: str) -> Reply:
         try:

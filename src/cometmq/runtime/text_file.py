@@ -22,8 +22,11 @@ class TextFile:
         self._files = files
 
     def read(self) -> str:
-        """Return the text; empty where there is no file. Raises OSError."""
-        return (self._files.read(self.path) or b"").decode("utf-8", "replace")
+        """Return the text; empty where there is no file. Raises OSError.
+
+        Bytes that are no UTF-8 become lone surrogates, which `save` writes as they were.
+        """
+        return (self._files.read(self.path) or b"").decode("utf-8", "surrogateescape")
 
     def save(self, text: str) -> None:
         """Replace the text, durably. Raises OSError."""
@@ -32,6 +35,6 @@ class TextFile:
         before = files.read(path)
         if before is not None:
             files.write(spare, before)
-        files.write(fresh, text.encode())
+        files.write(fresh, text.encode("utf-8", "surrogateescape"))
         files.rename(fresh, path)
         files.sync_dir(path.parent)

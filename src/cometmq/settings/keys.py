@@ -36,9 +36,9 @@ def is_live(field: dataclasses.Field[Any]) -> bool:
 def text_of(settings: Any, field: dataclasses.Field[Any]) -> str:
     """Return a field's value as a properties file has it."""
     value = getattr(settings, field.name)
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _text_of_number(value) if isinstance(value, float) else str(value)
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:
@@ -55,7 +55,7 @@ def at_least(settings: Any, least: float, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if not value >= least:  # not `<`: a float may be no number at all
-            raise BadValueError(_key(settings, name), value, f"at least {least:g}")
+            raise BadValueError(_key(settings, name), value, f"at least {_text_of_number(least)}")
 
 
 def between(settings: Any, least: float, most: float, *names: str) -> None:
@@ -63,7 +63,8 @@ def between(settings: Any, least: float, most: float, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         if not least <= value <= most:
-            raise BadValueError(_key(settings, name), value, f"between {least:g} and {most:g}")
+            rule = f"between {_text_of_number(least)} and {_text_of_number(most)}"
+            raise BadValueError(_key(settings, name), value, rule)
 
 
 def one_of(settings: Any, name: str, *allowed: object) -> None:
@@ -78,6 +79,11 @@ def check(settings: Any, name: str, is_good: bool, rule: str) -> None:
     """Raise BadValueError, which names the rule, unless the named field is good."""
     if not is_good:
         raise BadValueError(_key(settings, name), getattr(settings, name), rule)
+
+
+def _text_of_number(value: float) -> str:
+    """A number with all its digits, and without a point where it is whole."""
+    return repr(value).removesuffix(".0")
 
 
 def _key(settings: Any, name: str) -> str:

@@ -186,6 +186,11 @@ def _hint(key: str, known: KnownSettingKeys) -> str:
 
 def _value(given: RawSetting, kind: Any) -> Any:
     text = given.text.strip()
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        shown = text.encode("utf-8", "surrogateescape")
+        raise SettingsError(
+            f"{given.where}: {given.key} is {shown!r}, which is no UTF-8; write it in UTF-8"
+        )
     try:
         if kind is bool:
             return _BOOLS[text.lower()]

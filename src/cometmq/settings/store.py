@@ -16,6 +16,8 @@ ASYNC_FLUSH = "ASYNC_FLUSH"
 SYNC_FLUSH = "SYNC_FLUSH"
 BATCH_MESSAGES_MOST = 4_500
 """With more, the ids in the answer of a broker with an IPv6 address fill a header (256 KiB)."""
+_INT_MAX = 2**31 - 1
+"""Sizes and numbers of entries are 32 bits on disk, and in Apache's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +154,8 @@ class StoreSettings:
         rule = "one directory: a log in several, as in a,b, is not supported"
         check(self, "store_path_commit_log", "," not in self.store_path_commit_log, rule)
         one_of(self, "flush_disk_type", ASYNC_FLUSH, SYNC_FLUSH)
-        at_least(self, 4096, "commit_log_file_bytes")
-        at_least(self, 20, "consume_queue_file_bytes")
+        between(self, 4096, _INT_MAX, "commit_log_file_bytes")
+        between(self, 20, _INT_MAX, "consume_queue_file_bytes")
         size = self.consume_queue_file_bytes
         check(self, "consume_queue_file_bytes", size % 20 == 0, "a multiple of 20")
         at_least(self, 1, "sync_flush_timeout_ms", "flush_interval_ms", "flush_least_pages")
@@ -165,8 +167,9 @@ class StoreSettings:
         at_least(self, 1, "transfer_bytes_on_disk_max", "transfer_count_on_disk_max")
         at_least(self, 4, "open_files_max")
         between(self, 1, 64, "read_threads")
-        at_least(self, 1, "max_hash_slot_num", "max_query_num", "default_query_max_num")
-        at_least(self, 2, "max_index_num")
+        at_least(self, 1, "max_query_num", "default_query_max_num")
+        between(self, 1, _INT_MAX, "max_hash_slot_num")
+        between(self, 2, _INT_MAX, "max_index_num")
         at_least(self, 1, "unwritten_bytes_max", "delete_file_batch_max", "clean_interval_ms")
         at_least(self, 0, "file_reserved_hours")
         between(self, 0, 100, "memory_percent", "disk_used_percent_max")
