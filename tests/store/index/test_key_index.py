@@ -182,6 +182,30 @@ def test_a_record_larger_than_what_is_read_at_once_is_indexed(run_scenario):
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("damaged", [1, 40])
+def test_messages_behind_damage_in_their_file_are_indexed(run_scenario, damaged):
+    """Of records that are longer and shorter than what is read at once."""
+
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=1 << 20)
+        places = []
+        for n in range(60):
+            size = 5_000 if n % 10 else 70_000
+            places.append((await put(harness, bytes(size), KEYS=f"k{n}")).phy_offset)
+        await harness.stop()
+        (path,) = harness.log_files()
+        raw = bytearray(path.read_bytes())
+        start, end = places[7] - 3, places[7 + damaged] - 100
+        raw[start:end] = bytes(end - start)
+        path.write_bytes(raw)
+        shutil.rmtree(harness.root / "index")
+        harness.open()
+        found = [n for n in range(60) if await find(harness, f"k{n}")]
+        assert found == [*range(6), *range(7 + damaged, 60)]
+
+    run_scenario(scenario)
+
+
 def test_half_messages_are_indexed_and_rollbacks_are_not(run_scenario):
     async def scenario(harness):
         harness.open()

@@ -1,4 +1,4 @@
-"""Hot. From records of the log to entries of the key index, a bounded helping at a time.
+"""Hot. From records of the log to entries of the key index, a bounded number at a time.
 
 Reads only what the index needs: head, topic, properties. Knows which records count (all but
 rollbacks) and what of them is indexed, in RocketMQ's order: UNIQ_KEY, each word of KEYS, TAGS.
@@ -12,6 +12,7 @@ import logging
 from struct import Struct, error
 from typing import NamedTuple, Protocol, TypeVar
 
+from cometmq.store.log.log_reader import PLACE_BYTES, record_places
 from cometmq.wire.java_hash import java_hash
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -23,7 +24,7 @@ CHUNK_BYTES = 1 << 16
 KEYS_MAX = 1024
 """Keys of one message that are indexed, so that one message costs no more than about 1 ms."""
 _HASHES_MAX = 2048
-"""Entries after which a helping is enough, however few records they are of."""
+"""Entries after which a read ends, however few records they are of."""
 _HEAD_BYTES = 128
 _TAIL_BYTES = 40_000
 """More than topic and properties of one record can take."""
@@ -134,7 +135,8 @@ class KeyedRecordReader:
     ) -> tuple[list[KeyedRecord], int]:
         """Up to `count` records of [at, end) and where to go on.
 
-        After damage it goes on with the next file. With `cached_only` it may raise NotInMemory.
+        After damage it goes on where the next record of the file may begin. With `cached_only` it
+        may raise NotInMemory.
         """
         at = max(at, self._log.first)
         found: list[KeyedRecord] = []
@@ -146,7 +148,9 @@ class KeyedRecordReader:
         while len(found) < count and hashes < _HASHES_MAX and len(chunk) - index >= 8:
             size, magic = _prefix(chunk, index)
             if magic not in _MAGICS or not stored.FIXED_BYTES <= size <= room - index - 8:
-                return found, at + room  # the blank at a file's end, or damage
+                if magic == stored.MAGIC_BLANK and size == room - index:
+                    return found, at + room
+                return found, at + (index or _behind_damage(chunk, at))
             if index + size > len(chunk):
                 if not index:
                     found.append(self._large(at, size, cached_only))
@@ -183,6 +187,15 @@ class KeyedRecordReader:
         except (error, IndexError, UnicodeDecodeError):
             return KeyedRecord(at, size, 0, [])  # damaged: readers will not get it either
         return KeyedRecord(at, size, store_ms, hashes)
+
+
+def _behind_damage(chunk: bytes, at: int) -> int:
+    """How far it is from the begin of a chunk, read at `at`, to where the next record may be."""
+    places = sorted(record_places(chunk[1:], at + 1))
+    if places:
+        return places[0] - at
+    is_last = len(chunk) < CHUNK_BYTES  # else a record may begin in its last bytes
+    return len(chunk) if is_last else len(chunk) - PLACE_BYTES
 
 
 def _run(value: int, data: bytes) -> int:

@@ -1,6 +1,6 @@
 """Reading the log record by record with every check, for recovery and for the tools.
 
-Reads in big pieces through the file row; refuses to know queues and to change anything.
+Reads in big pieces; refuses to know queues and to change anything.
 Java: CommitLog.checkMessageAndReturnSize.
 """
 
@@ -23,6 +23,8 @@ SEARCH_BYTES = 16 << 20
 NOWHERE = range(0)
 _MAGICS = (stored.MAGIC_V1.to_bytes(4), stored.MAGIC_V2.to_bytes(4))
 _MAGIC_AT, _PLACE_AT = 4, 28
+PLACE_BYTES = _PLACE_AT + 8
+"""How much of a record says where it lies."""
 
 
 class LogReader:
@@ -78,8 +80,8 @@ class LogReader:
         base = self._mapped_files.base_of(phy_offset)
         end = min(base + self._mapped_files.file_bytes, phy_offset + search_bytes)
         for at in range(phy_offset + 1, end, _CHUNK):
-            raw = self._mapped_files.read(at, min(_CHUNK + _PLACE_AT + 8, end - at))
-            for place in sorted(_places(raw, at)):
+            raw = self._mapped_files.read(at, min(_CHUNK + PLACE_BYTES, end - at))
+            for place in sorted(record_places(raw, at)):
                 if (record := self.at(place)) is not None:
                     return record
         for later in self._mapped_files.bases:
@@ -102,7 +104,7 @@ class LogReader:
         return self._chunk
 
 
-def _places(raw: bytes, at: int) -> Iterator[int]:
+def record_places(raw: bytes, at: int) -> Iterator[int]:
     """Where records may begin in bytes read at `at`: a magic number, and their own place."""
     for magic in _MAGICS:
         found = raw.find(magic)
