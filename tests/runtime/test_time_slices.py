@@ -1,22 +1,29 @@
-"""Long work in slices: all of it is done, in order, and others are served between."""
+"""Long work in slices, by virtual time: all is done, in order, and others are served between."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from cometmq.runtime.time_slices import SLICE_S, TimeSlices
+from cometmq.testing.sim_loop import ITERATION_S, SimLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
 
-def slow_pieces(count: int, each_s: float) -> Iterator[int]:
+def run(scenario: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        runner.run(scenario)
+
+
+def pieces(count: int, each_s: float) -> Iterator[int]:
+    loop = cast("SimLoop", asyncio.get_running_loop())
     for number in range(count):
-        time.sleep(each_s)
+        loop.pass_time(each_s)
         yield number
 
 
@@ -26,16 +33,18 @@ def test_all_pieces_come_in_their_order_and_others_are_served_between() -> None:
 
         async def neighbour() -> None:
             while True:
-                served.append(time.monotonic())
+                served.append(asyncio.get_running_loop().time())
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(neighbour())
         async with slices.lock:
-            assert await slices.collect(slow_pieces(10, SLICE_S * 1.5)) == list(range(10))
+            assert await slices.collect(pieces(30, SLICE_S * 0.4)) == list(range(30))
         task.cancel()
-        assert len(served) >= 10, "each piece took longer than a slice"
+        waits = [after - before for before, after in itertools.pairwise(served)]
+        assert len(served) == 10, "once in three pieces, which are longer than a slice"
+        assert max(waits) == pytest.approx(SLICE_S * 1.2, abs=2 * ITERATION_S)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_short_work_is_done_in_one_slice() -> None:
@@ -43,15 +52,15 @@ def test_short_work_is_done_in_one_slice() -> None:
         slices, served = TimeSlices(), []
         asyncio.get_running_loop().call_soon(served.append, 1)
         async with slices.lock:
-            assert await slices.collect(iter("abc")) == ["a", "b", "c"]
+            assert await slices.collect(pieces(3, SLICE_S / 4)) == [0, 1, 2]
         assert not served
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_work_that_is_sliced_must_hold_the_lock() -> None:
     with pytest.raises(AssertionError, match="holds the lock"):
-        asyncio.run(TimeSlices().collect([]))
+        run(TimeSlices().collect([]))  # type: ignore[arg-type]
 
 
 def test_an_error_of_a_piece_reaches_the_caller() -> None:
@@ -66,4 +75,4 @@ def test_an_error_of_a_piece_reaches_the_caller() -> None:
                 await slices.collect(broken())
         assert not slices.lock.locked()
 
-    asyncio.run(scenario())
+    run(scenario())

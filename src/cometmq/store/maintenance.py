@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.file_preallocation import FilePreallocator
+from cometmq.store.log.last_record import NO_RECORD, LastRecord
 from cometmq.store.put_result import PutStatus
 from cometmq.store.queues.deleted_topics import DeletedTopic
-from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
 from cometmq.store.store_clock import FOLLOW_S
 
 if TYPE_CHECKING:

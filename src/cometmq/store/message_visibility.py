@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from cometmq.store.recovery.recovery import NO_RECORD, LastRecord
+from cometmq.store.log.last_record import NO_RECORD, LastRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,8 +6,7 @@ import logging
 import threading
 
 from cometmq.runtime.system_clock_and_files import SystemFiles
-from cometmq.store.index.index_file import IndexFileLayout
-from cometmq.store.recovery.inspection import Inspection
+from store.inspected_store import verify
 
 FILE, FULL = 16384, 30
 BODY = b"x" * 400  # some 500 bytes a record: `FULL` of them are more than half a file
@@ -76,8 +75,7 @@ def test_an_empty_file_ahead_is_no_part_of_the_store(run_scenario):
         await store.clean()
         assert len(harness.log_files()) == 2
         await harness.crash()
-        with Inspection(harness.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
-            report = inspection.verify()
+        report = verify(harness)
         assert (report.records, report.end, report.damage) == (FULL, end, [])
         store = harness.open()
         assert store.max_phy_offset == end

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.cli.main import run
-from cometmq.runtime.system_clock_and_files import SystemFiles
-from cometmq.store.index.index_file import IndexFileLayout
-from cometmq.store.recovery.inspection import Inspection, InspectionReport
+from store.inspected_store import SIZES, verify
 
 if TYPE_CHECKING:
     from store.conftest import StoreHarness
 
-SIZES = ["--index-slots", "1500", "--index-entries", "60"]
 BODIES = [b"%d" % number for number in range(9)]
 WITHOUT_ONE = [BODIES[0], *BODIES[2:]]
-
-
-def verify(harness: StoreHarness) -> InspectionReport:
-    with Inspection(harness.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
-        return inspection.verify()
 
 
 async def fill_and_damage(harness: StoreHarness, at: int) -> None:

@@ -19,19 +19,17 @@ import pytest
 
 from cometmq.cli.main import run
 from cometmq.errors import ProtocolError, StoreCorrupt, StoreError
-from cometmq.runtime.system_clock_and_files import SystemFiles
-from cometmq.store.index.index_file import IndexFileLayout
-from cometmq.store.recovery.inspection import Inspection, InspectionReport
 from cometmq.wire.records import log_record as stored
 from oracle_runs import record_run
 from store.conftest import StoreHarness, small, tags_code
+from store.inspected_store import LAYOUT, SIZES, edit, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-LAYOUT = IndexFileLayout(1500, 60)
-SIZES = ["--index-slots", "1500", "--index-entries", "60"]
+    from cometmq.store.recovery.inspection import InspectionReport
+
 QUEUES = [("T", 0), ("T", 1), ("U", 0)]
 WHOLE = {queue: [b"%d" % n for n in range(i, 130, 3)] for i, queue in enumerate(QUEUES)}
 
@@ -68,11 +66,6 @@ def damaged(request, templates, harness) -> StoreHarness:
     shutil.copytree(templates[request.param], harness.root)
     harness.settings = small(commit_log_file_bytes=4096)
     return harness
-
-
-def verify(harness: StoreHarness) -> InspectionReport:
-    with Inspection(harness.root, SystemFiles(), LAYOUT, None, tags_code) as inspection:
-        return inspection.verify()
 
 
 class Held(NamedTuple):
@@ -194,12 +187,6 @@ async def _start(
     return "lost" if report.damage else "repaired"
 
 
-def _edit(path: Path, change: Callable[[bytearray], None]) -> None:
-    raw = bytearray(path.read_bytes())
-    change(raw)
-    path.write_bytes(raw)
-
-
 def cut(path: Path) -> None:
     size = len(path.read_bytes().rstrip(b"\0"))
     with path.open("r+b") as file:
@@ -214,20 +201,20 @@ def cut_in_tag(path: Path) -> None:
 
 def zeroed(path: Path) -> None:
     size = len(path.read_bytes().rstrip(b"\0"))
-    _edit(
+    edit(
         path, lambda raw: raw.__setitem__(slice(size // 3, size // 2), bytes(size // 2 - size // 3))
     )
 
 
 def one_entry(at: int, change: int) -> Callable[[Path], None]:
     def harm(path: Path) -> None:
-        _edit(path, lambda raw: raw.__setitem__(20 + at, raw[20 + at] ^ change))
+        edit(path, lambda raw: raw.__setitem__(20 + at, raw[20 + at] ^ change))
 
     return harm
 
 
 def garbage(path: Path) -> None:
-    _edit(path, lambda raw: raw.__setitem__(slice(40, 200), Random(1).randbytes(160)))
+    edit(path, lambda raw: raw.__setitem__(slice(40, 200), Random(1).randbytes(160)))
 
 
 def gone(path: Path) -> None:
@@ -301,13 +288,13 @@ def test_a_file_too_many_in_a_queue_is_removed_or_refused(
 
 
 def flip(path: Path) -> None:
-    _edit(path, lambda raw: raw.__setitem__(1500, raw[1500] ^ 8))
+    edit(path, lambda raw: raw.__setitem__(1500, raw[1500] ^ 8))
 
 
 def zero_record(path: Path) -> None:
     raw = path.read_bytes()
     size = int.from_bytes(raw[:4])
-    _edit(path, lambda raw: raw.__setitem__(slice(size, 3 * size), bytes(2 * size)))
+    edit(path, lambda raw: raw.__setitem__(slice(size, 3 * size), bytes(2 * size)))
 
 
 LOG_HARMS = {"flip": flip, "zeroed": zero_record, "cut": cut, "gone": gone, "garbage": garbage}
@@ -348,15 +335,15 @@ def test_damage_to_a_small_file_loses_nothing(damaged, run_scenario, caplog, cap
 
 def zero_entries(path: Path) -> None:
     at = LAYOUT.entries_at + 7 * 20
-    _edit(path, lambda raw: raw.__setitem__(slice(at, at + 100), bytes(100)))
+    edit(path, lambda raw: raw.__setitem__(slice(at, at + 100), bytes(100)))
 
 
 def wild_slots(path: Path) -> None:
-    _edit(path, lambda raw: raw.__setitem__(slice(400, 900), Random(5).randbytes(500)))
+    edit(path, lambda raw: raw.__setitem__(slice(400, 900), Random(5).randbytes(500)))
 
 
 def wild_head(path: Path) -> None:
-    _edit(path, lambda raw: raw.__setitem__(slice(0, 40), Random(6).randbytes(40)))
+    edit(path, lambda raw: raw.__setitem__(slice(0, 40), Random(6).randbytes(40)))
 
 
 @pytest.mark.parametrize("which", ["first", "last"])

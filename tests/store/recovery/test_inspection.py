@@ -1,29 +1,14 @@
 """`cometmq store`: a stopped store is read, judged and left as it was."""
 
 import json
-from hashlib import sha256
 
 import pytest
 
 from cometmq.cli.main import run
 from cometmq.errors import NotAStore
 from cometmq.runtime.system_clock_and_files import SystemFiles
-from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.recovery.inspection import Inspection
-
-SIZES = ["--index-slots", "1500", "--index-entries", "60"]
-
-
-def fingerprint(root):
-    return {p: sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
-
-
-def verify(harness):
-    before = fingerprint(harness.root)
-    with Inspection(harness.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
-        report = inspection.verify()
-    assert fingerprint(harness.root) == before
-    return report
+from store.inspected_store import LAYOUT, SIZES, edit, verify
 
 
 async def fill(harness):
@@ -97,8 +82,16 @@ def test_old_files_that_went_by_retention_are_a_loss_only_where_we_know_of_them(
     run_scenario(scenario)
 
 
+async def with_harmed_index(harness, harm):
+    """A stopped store whose oldest index file has bytes changed."""
+    await fill(harness)
+    await harness.store.lookup.catch_up()
+    await harness.stop()
+    edit(min((harness.root / "index").iterdir()), harm)
+
+
 def _no_entry(raw):
-    at = IndexFileLayout(1500, 60).entries_at + 7 * 20
+    at = LAYOUT.entries_at + 7 * 20
     raw[at : at + 20] = bytes(20)
 
 
@@ -118,13 +111,7 @@ def _wild_slot(raw):
 )
 def test_what_is_wrong_with_the_index_is_noted_and_is_no_loss(run_scenario, harm, said):
     async def scenario(harness):
-        await fill(harness)
-        await harness.store.lookup.catch_up()
-        await harness.stop()
-        path = min((harness.root / "index").iterdir())
-        raw = bytearray(path.read_bytes())
-        harm(raw)
-        path.write_bytes(raw)
+        await with_harmed_index(harness, harm)
         report = verify(harness)
         assert not report.damage
         assert any(said in note for note in report.notes + report.repairs), report
@@ -142,9 +129,7 @@ def test_missing_queues_are_noted_and_damage_is_reported(run_scenario):
             "the next start builds it anew"
         ]
         second = harness.log_files()[1]
-        raw = bytearray(second.read_bytes())
-        raw[300] ^= 1
-        second.write_bytes(raw)
+        edit(second, _change(300, 1))
         report = verify(harness)
         assert any(f"{second} from byte" in line for line in report.damage)
         assert report.records < 50
@@ -162,8 +147,7 @@ def test_the_commands_print_and_exit_as_they_should(run_scenario, capsys):
         await harness.stop()
         assert run(["store", "verify", root]) == 0
         assert "as with 5000000 slots (maxHashSlotNum)" in capsys.readouterr().out
-        file_layout = ["--index-slots", "1500", "--index-entries", "60"]
-        assert run(["store", "verify", root, *file_layout]) == 0
+        assert run(["store", "verify", root, *SIZES]) == 0
         out = capsys.readouterr().out
         assert out.endswith("whole\n")
         assert "index" not in out
@@ -197,7 +181,7 @@ def _change(at, by):
     return harm
 
 
-LAST_LINK = IndexFileLayout(1500, 60).entries_at + 9 * 20 + 19
+LAST_LINK = LAYOUT.entries_at + 9 * 20 + 19
 
 
 @pytest.mark.parametrize(
@@ -212,13 +196,7 @@ def test_a_broken_chain_or_time_of_the_index_is_to_be_repaired(run_scenario, har
     """A look-up would miss what lies behind, or leave it out for its time."""
 
     async def scenario(harness):
-        await fill(harness)
-        await harness.store.lookup.catch_up()
-        await harness.stop()
-        path = min((harness.root / "index").iterdir())
-        raw = bytearray(path.read_bytes())
-        harm(raw)
-        path.write_bytes(raw)
+        await with_harmed_index(harness, harm)
         report = verify(harness)
         (line,) = report.repairs
         assert said in line

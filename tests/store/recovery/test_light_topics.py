@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.store.recovery.test_inspection import fingerprint
 
 from cometmq.cli.main import run
 from cometmq.runtime.system_clock_and_files import SystemFiles
-from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.lost_tables import TableRebuilder
-from cometmq.store.recovery.inspection import Inspection
 from cometmq.wire.records.consume_queue_entry import ENTRY, SIZE
+from store.inspected_store import SIZES, fingerprint, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     Run = Callable[[Scenario], None]
 
 SETTINGS = {"commit_log_file_bytes": 4096, "consume_queue_file_bytes": 200}
-SIZES = ["--index-slots", "1500", "--index-entries", "60"]
 
 
 async def with_light_queue(harness: StoreHarness) -> Path:
@@ -48,8 +45,7 @@ def test_a_light_queue_is_not_called_damaged_nor_built_anew(
         if not has_checkpoint:  # as Apache's broker leaves a store
             (harness.root / "checkpoint").unlink()
         before = fingerprint(folder)
-        with Inspection(harness.root, SystemFiles(), IndexFileLayout(1500, 60)) as inspection:
-            report = inspection.verify()
+        report = verify(harness)
         assert (report.damage, report.notes, report.repairs) == ([], [], [])
         assert (report.queues, report.light_queues) == (1, 1)
         for _ in range(2):

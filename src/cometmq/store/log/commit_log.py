@@ -322,6 +322,8 @@ class CommitLog:
         """Say once that a record is not given out."""
         if phy_offset not in self._reported and len(self._reported) < _REPORTED_MAX:
             self._reported.add(phy_offset)
+            if len(self._reported) == _REPORTED_MAX:
+                _logger.error("from now on no damaged record that is read by its place is named")
             _logger.error(
                 "the record at byte %d of the log is damaged: it is not sent back, delivered "
                 "later, committed or looked up; stop the broker and let `cometmq store verify` "

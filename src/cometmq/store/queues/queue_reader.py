@@ -1,7 +1,7 @@
 """Hot. What one pull gets: entries looked at, records copied out of the log, where to go on.
 
 Neighbours in the log are copied as one run. Limits follow RocketMQ: old messages come in smaller
-helpings than fresh ones, the first message comes whatever its size. A large read has limits of its
+portions than fresh ones, the first message comes whatever its size. A large read has limits of its
 own, for messages of any age.
 Refuses to know requests and sessions. Java: DefaultMessageStore.getMessage.
 """

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import StoreCorrupt
+from cometmq.store.log.last_record import NO_RECORD, LastRecord
 from cometmq.store.log.log_reader import LogReader
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
 from cometmq.store.recovery.light_topics import is_light_queue
@@ -41,22 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _WRITE_EVERY = 65_536
 _BEGIN_BYTES = 4096
-
-
-class LastRecord(NamedTuple):
-    """The newest good record: where, how long, when stored."""
-
-    phy_offset: int
-    size: int
-    store_ms: int
-
-    @property
-    def end(self) -> int:
-        """The offset after it."""
-        return self.phy_offset + self.size
-
-
-NO_RECORD = LastRecord(-1, 0, 0)
 
 
 class RecoveryResult(NamedTuple):
