@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -11,10 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cometmq.broker.groups import queue_locks
 from cometmq.broker.groups.queue_locks import CONNECTIONS_MAX, QueueLock, QueueLocks
 from cometmq.model.queue import MessageQueue
-from cometmq.model.queue_lock import EarlyUnlockCause
-
-if TYPE_CHECKING:
-    import pytest
+from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 
 ALL = [MessageQueue("T", "b0", number) for number in range(3)]
 
@@ -107,6 +103,58 @@ LocksAgreeWithAModel.TestCase.settings = settings(max_examples=80, stateful_step
 TestLocksAgreeWithAModel = LocksAgreeWithAModel.TestCase
 
 
+def test_a_lock_lives_to_the_last_millisecond_and_its_holder_is_named_with_its_times() -> None:
+    now_ms = 1_000
+    locks = QueueLocks(lambda: now_ms, LIVE_MS)
+    locks.lock("G", "a", ALL[:1])
+    now_ms += 7
+    assert locks.holder("G", ALL[0]) == LockHolder("a", 7, LIVE_MS - 7)
+    locks.lock("G", "a", ALL[:1])
+    now_ms += LIVE_MS
+    assert locks.holder("G", ALL[0]) == LockHolder("a", 7 + LIVE_MS, 0)
+    assert locks.lock("G", "b", ALL[:1]) == []
+    now_ms += 1
+    assert locks.holder("G", ALL[0]) is None
+    assert locks.lock("G", "b", ALL[:1]) == ALL[:1]
+
+
+@pytest.mark.parametrize(
+    ("other", "is_held"),
+    [
+        (EarlyUnlockCause.LEAVING, False),
+        (EarlyUnlockCause.CONNECTION, True),
+        (EarlyUnlockCause.TIME, True),
+    ],
+)
+def test_who_leaves_on_one_connection_keeps_what_another_one_of_it_holds_longer(
+    other: EarlyUnlockCause, is_held: bool
+) -> None:
+    locks = QueueLocks(lambda: 1_000, LIVE_MS)
+    locks.lock("G", "a", ALL[:1], "a1", EarlyUnlockCause.CONNECTION)
+    locks.lock("G", "a", ALL[:1], "a2", other)
+    locks.leave("G", "a1")
+    assert (locks.holder("G", ALL[0]) is not None) == is_held
+
+
+def test_what_a_broken_connection_leaves_is_released_as_it_was_asked_for() -> None:
+    """Broken not by its client: then what was to end with it lives for its time, or until given."""
+    locks = QueueLocks(lambda: 1_000, LIVE_MS)
+
+    def asked_and_broken(end: EarlyUnlockCause) -> None:
+        locks.lock("G", "a", ALL[:1], "a1", end)
+        locks.end_connection("a1", by_client=False)
+        locks.lock("G", "a", ALL[:1], "a2", EarlyUnlockCause.LEAVING)
+
+    asked_and_broken(EarlyUnlockCause.CONNECTION)
+    locks.leave("G", "a2")
+    assert locks.holder("G", ALL[0]) is not None, "a client may still work on the old connection"
+    locks.unlock("G", "a", ALL[:1], "a2")
+    assert locks.holder("G", ALL[0]) is None
+    asked_and_broken(EarlyUnlockCause.LEAVING)
+    locks.leave("G", "a2")
+    assert locks.holder("G", ALL[0]) is None
+
+
 def test_a_lock_asked_for_over_too_many_connections_ends_by_its_time() -> None:
     now_ms = 1_000
     locks = QueueLocks(lambda: now_ms, LIVE_MS)
@@ -157,7 +205,7 @@ def test_a_full_table_is_not_looked_through_with_each_queue(
             looks += 1
             return super()._is_live(lock, now_ms)
 
-    locks = Counted(lambda: 0, LIVE_MS)
+    locks = Counted(lambda: 1_000_000, LIVE_MS)
     locks.lock("A", "a", ALL)
     for _ in range(100):
         assert locks.lock("B", "b", ALL) == []

@@ -6,20 +6,25 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from client.scripted_broker import BROKER, TOPIC
+from cometmq.client.consumer import lock_waits, queue_locks
 from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.client.consumer.queue_lease import REFUSED
 from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.session.client_options import ClientOptions
 from cometmq.client.session.client_session import ClientSession
+from cometmq.errors import BrokerError
 from cometmq.model.queue import MessageQueue
+from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 from cometmq.runtime.system_clock_and_files import SystemClock
-from cometmq.wire.codes import RequestCode
+from cometmq.wire.bodies.lock import decode_lock_request, encode_locked
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
     from client.scripted_broker import ScriptedBroker
     from cometmq.wire.command import Command
@@ -119,7 +124,7 @@ def test_a_queue_whose_renewal_is_refused_is_no_longer_worked_on(
             await locks.renew([one, other])
         assert (holds(one), holds(other)) == (False, True)
         assert one.has_lost_lock
-        assert "another member has the lock" in caplog.text
+        assert f"another member has the lock of {QUEUES[0]}: its work stops" in caplog.text
 
     run(scripted_broker, scenario)
 
@@ -172,7 +177,7 @@ def test_a_lock_ends_with_the_connection_on_which_it_was_asked_for(
 
 
 def test_a_lock_is_asked_for_and_returned_in_the_groups_name(
-    scripted_broker: ScriptedBroker,
+    scripted_broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(locks: QueueLockClient) -> None:
         await locked(locks, QUEUES[:1])
@@ -180,10 +185,86 @@ def test_a_lock_is_asked_for_and_returned_in_the_groups_name(
         await locks.keep_until_it_expires(QUEUES[0])
         first, last = scripted_broker.requests(RequestCode.LOCK_BATCH_MQ)
         (returned,) = scripted_broker.requests(RequestCode.UNLOCK_BATCH_MQ)
-        for command in (first, returned, last):
-            assert b'"consumerGroup":"clerks"' in command.body
-            assert b'"queueId":0' in command.body
-        assert b"cometLockEnd" in first.body
-        assert first.body != last.body, "the last one ends by its time, not with the connection"
+        asked = [decode_lock_request(command.body) for command in (first, returned, last)]
+        assert {(one.consumer_group, *one.queues) for one in asked} == {("clerks", QUEUES[0])}
+        ends = [EarlyUnlockCause.CONNECTION, EarlyUnlockCause.LEAVING, EarlyUnlockCause.TIME]
+        assert [one.end for one in asked] == ends
+        assert f"{QUEUES[0]} is left while its handler is at work" in caplog.text
+        assert "keeps others away until it expires at the broker, after 60 s" in caplog.text
+
+    run(scripted_broker, scenario)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda locks: locks.lock(QUEUES[:1]), f"no locks from broker {BROKER}: "),
+        (
+            lambda locks: locks.keep_until_it_expires(QUEUES[0]),
+            f"the lock of {QUEUES[0]} was not asked for again: ",
+        ),
+        (
+            lambda locks: locks.unlock(QUEUES[0]),
+            f"the lock of {QUEUES[0]} was not returned and will expire: ",
+        ),
+    ],
+)
+def test_the_log_says_which_broker_refused_a_request_for_locks_and_why(
+    scripted_broker: ScriptedBroker,
+    caplog: pytest.LogCaptureFixture,
+    ask: Callable[[QueueLockClient], Awaitable[None]],
+    said: str,
+) -> None:
+    def refuse(command: Command) -> Command:
+        return response(command.opaque, ResponseCode.SYSTEM_ERROR, remark="in maintenance")
+
+    async def scenario(locks: QueueLockClient) -> None:
+        for code in (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ):
+            scripted_broker.answers[code] = refuse
+        with caplog.at_level(logging.INFO, "cometmq"):
+            await ask(locks)
+        error = BrokerError(ResponseCode.SYSTEM_ERROR, "in maintenance", scripted_broker.addr)
+        assert caplog.messages[-1] == f"{said}{error}"
+
+    run(scripted_broker, scenario)
+
+
+def test_a_broker_that_does_not_answer_holds_up_the_return_of_a_lock_for_a_moment(
+    scripted_broker: ScriptedBroker,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_locks, "_TIMEOUT_S", 0.1)
+
+    async def scenario(locks: QueueLockClient) -> None:
+        scripted_broker.answers[RequestCode.UNLOCK_BATCH_MQ] = scripted_broker.hold
+        with caplog.at_level(logging.INFO, "cometmq"):
+            async with asyncio.timeout(2):
+                await locks.unlock(QUEUES[0])
+        assert f"the lock of {QUEUES[0]} was not returned" in caplog.text
+
+    run(scripted_broker, scenario)
+
+
+def test_the_log_says_who_has_the_locks_that_a_group_waits_for(
+    scripted_broker: ScriptedBroker,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lock_waits, "LOG_AFTER_S", 0.0)
+    holder = LockHolder("10.0.0.9@77", 41_000, 56_000)
+
+    def refuse_one(command: Command) -> Command:
+        return response(command.opaque, 0, body=encode_locked(QUEUES[:1], {QUEUES[1]: holder}))
+
+    async def scenario(locks: QueueLockClient) -> None:
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = refuse_one
+        await locks.lock(QUEUES[:2])
+        waited = f"the group clerks has waited 0 s for the lock of {QUEUES[1]}: "
+        assert f"{waited}the client 10.0.0.9@77 has held it for 41 s" in caplog.text
+        scripted_broker.answers[RequestCode.LOCK_BATCH_MQ] = scripted_broker.lock
+        await locks.lock(QUEUES[:2])
+        assert f"got the lock of {QUEUES[1]} after " in caplog.text
+        assert f"got the lock of {QUEUES[0]}" not in caplog.text
 
     run(scripted_broker, scenario)

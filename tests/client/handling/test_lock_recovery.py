@@ -1,11 +1,13 @@
 """Locks that ran out: taken again only where nobody else has gone on meanwhile."""
 
 import asyncio
+import logging
 
 import pytest
 
 from cometmq.client.consumer.assigned_queue import AssignedQueue
-from cometmq.client.consumer.queue_lease import FOR_EVER, REFUSED
+from cometmq.client.consumer.queue_lease import FOR_EVER, REFUSED, QueueLease
+from cometmq.client.handling import lock_recovery
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.errors import RemotingTimeout
 from cometmq.model.queue import MessageQueue
@@ -31,6 +33,7 @@ class Offsets:
         self._committed = committed
 
     async def committed(self, queue):
+        assert queue == QUEUE
         if isinstance(self._committed, Exception):
             raise self._committed
         return self._committed
@@ -88,21 +91,76 @@ def test_a_dropped_queue_is_locked_again_to_commit_but_never_restarted():
     assert restarted == []
 
 
-@pytest.mark.parametrize(
-    ("answers", "committed", "is_ours"),
-    [([FOR_EVER], 5, True), ([FOR_EVER], 6, False), ([None, REFUSED, FOR_EVER], 5, True)],
-    ids=["nobody else", "another member", "late"],
-)
-def test_results_count_only_where_nobody_else_had_the_messages(answers, committed, is_ours):
-    async def scenario():
-        assigned = AssignedQueue(QUEUE, 5)
-        recovery = LockRecovery(Locks(*answers), Offsets(committed), lambda assigned: None)
-        async with asyncio.timeout(5):
-            found = await recovery.is_still_ours(assigned, 5)
-        assert found is is_ours
-        assert assigned.has_lost_lock is not is_ours
+def still_ours(locks, committed, head=5, *, is_dropped=False):
+    """Whether results count from `head` on, and the queue."""
 
-    asyncio.run(scenario())
+    async def scenario():
+        assigned = AssignedQueue(QUEUE, head)
+        locks.assigned = assigned
+        if is_dropped:
+            assigned.drop()
+        recovery = LockRecovery(locks, Offsets(committed), lambda assigned: None)
+        async with asyncio.timeout(5):
+            return await recovery.is_still_ours(assigned, head), assigned
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("answers", "committed", "head", "is_ours"),
+    [
+        ([FOR_EVER], 5, 5, True),
+        ([FOR_EVER], 6, 5, False),
+        ([FOR_EVER], None, 0, True),
+        ([None, REFUSED, FOR_EVER], 5, 5, True),
+    ],
+    ids=["nobody else", "another member", "nobody ever", "late"],
+)
+def test_results_count_only_where_nobody_else_had_the_messages(
+    answers, committed, head, is_ours, monkeypatch
+):
+    monkeypatch.setattr(lock_recovery, "_PAUSE_S", 0.001)
+    locks = Locks(*answers)
+    found, assigned = still_ours(locks, committed, head)
+    assert found is is_ours
+    assert assigned.has_lost_lock is not is_ours
+    assert locks.answers == [], "every answer before the lock was awaited"
+    assert assigned.lock is FOR_EVER or not is_ours
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_ours"), [([None], True), ([REFUSED], False), ([REFUSED, None], False)]
+)
+def test_results_of_a_queue_that_is_left_count_unless_its_lock_was_refused(
+    answers, is_ours, monkeypatch
+):
+    """The queue is dropped when the last answer comes; a refusal before it is remembered."""
+    monkeypatch.setattr(lock_recovery, "_PAUSE_S", 0.001)
+
+    class DroppedAtLast(Locks):
+        async def lock(self, queues):
+            if len(self.answers) == 1:
+                self.assigned.drop()
+            return await super().lock(queues)
+
+    assert still_ours(DroppedAtLast(*answers), 5)[0] is is_ours
+
+
+def test_a_lock_that_ran_out_while_the_offset_was_asked_for_is_none():
+    goes_on, assigned, restarted = recover(Locks(QueueLease(0.001)), 10)
+    assert not goes_on
+    assert assigned.has_lost_lock
+    assert restarted == []
+
+
+def test_the_log_says_why_a_queue_restarts_or_waits(caplog):
+    caplog.set_level(logging.INFO, "cometmq")
+    recover(Locks(FOR_EVER), 11)
+    recover(Locks(FOR_EVER), RemotingTimeout("no answer"))
+    assert caplog.messages == [
+        f"another member has consumed {QUEUE} meanwhile: it restarts here at offset 11",
+        f"the committed offset of {QUEUE} is not known: no answer",
+    ]
 
 
 def test_a_group_that_is_broadcast_to_needs_no_locks():
