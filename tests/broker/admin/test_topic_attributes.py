@@ -152,3 +152,31 @@ def test_a_retry_of_an_unknown_group_makes_the_group_where_that_is_allowed() -> 
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
     run(scenario())
+
+
+def test_attributes_in_a_list_of_topics_are_checked_and_kept_as_those_of_one_topic() -> None:
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+
+            async def put(**given: str) -> Command:
+                attributes = {name.replace("_", "."): value for name, value in given.items()}
+                body = encode_topic_config_list(
+                    [TopicConfig(topic_name="A", attributes=attributes)]
+                )
+                return await client.call(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+
+            refused = await put(no_such="1")
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "the attribute no.such is not supported" in str(refused.remark)
+            mixed = await put(message_type="MIXED")
+            assert mixed.code == ResponseCode.INVALID_PARAMETER
+            assert (await put(queue_type="SimpleCQ", message_type="FIFO")).code == 0
+            kept = {"queue.type": "SimpleCQ", "message.type": "FIFO"}
+            for again in ({}, {"queue_type": "SimpleCQ"}, {"+message_type": "FIFO"}):
+                assert (await put(**again)).code == 0
+                assert (await shape_of(client, "A")).attributes == kept
+            assert (await put(**{"-message_type": ""})).code == 0
+            assert (await shape_of(client, "A")).attributes == {"queue.type": "SimpleCQ"}
+
+    run(scenario())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -132,14 +133,26 @@ class TopicRequests:
                 f"{len(configs)} topics in one request, where {LIST_MAX} may be; send several",
             )
 
-        def shaped() -> list[TopicConfig]:
-            for config in configs:
-                self._check(config.topic_name)
-                _check_shape(config, self._topics.get(config.topic_name))
-            return configs
-
-        await self._put(shaped)
+        await self._put(lambda: list(map(self._config_in_list, configs)))
         return Reply()
+
+    def _config_in_list(self, config: TopicConfig) -> TopicConfig:
+        """A topic of a list after the change: as given, with attributes as `topic_attributes` says.
+
+        A name of an attribute without a sign stands for its value as it is to be.
+        """
+        self._check(config.topic_name)
+        present = self._topics.get(config.topic_name)
+        before = present.attributes if present else None
+        given = [
+            name if name.startswith("-") else f"+{name.removeprefix('+')}={value}"
+            for name, value in config.attributes.items()
+            if before is None or before.get(name) != value
+        ]
+        after = attributes.changed(before, ",".join(given), may_mix=self._may_mix)
+        changed = replace(config, attributes=after)
+        _check_shape(changed, changed)
+        return changed
 
     def _configs_of(self, header: CreateTopicRequestHeader) -> list[TopicConfig]:
         """The topic after the change, given as it is now."""
