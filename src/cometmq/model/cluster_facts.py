@@ -90,10 +90,15 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """All that was found. `left_out` says in words what was too much to be asked."""
+    """All that was found.
+
+    `left_out` says in words what was too much to be asked, `unreadable` whose answers could not be
+    read, and why.
+    """
 
     name_servers: tuple[NameServerFacts, ...]
     brokers: tuple[BrokerFacts, ...] = ()
     routes: dict[str, TopicRouteData] = field(default_factory=dict)
     groups: tuple[GroupFacts, ...] = ()
     left_out: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()

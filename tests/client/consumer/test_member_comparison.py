@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from client.short_delay_cluster import until
 from cometmq import PushConsumer
+from cometmq.client.consumer import member_comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,12 +40,22 @@ def test_members_that_differ_name_each_other(
     make_topic: Callable[[LocalCluster, int], str],
     group: str,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
     mine: dict[str, object],
     theirs: dict[str, object],
     do_differ: bool,
 ) -> None:
     topic = make_topic(cluster, 4)
     caplog.set_level(logging.DEBUG, LOG)
+    compared: list[str] = []
+    difference = member_comparison.difference
+
+    def counting(*members: Any) -> str:
+        found = difference(*members)
+        compared.append(found)
+        return found
+
+    monkeypatch.setattr(member_comparison, "difference", counting)
     one, other = member(cluster, group, topic, **mine), member(cluster, group, topic, **theirs)
     with one, other:
         until(lambda: len(one.assigned) + len(other.assigned) >= 4 and one.assigned)
@@ -54,8 +65,10 @@ def test_members_that_differ_name_each_other(
             found = [r.getMessage() for r in caplog.records if r.name == LOG]
             return [text for text in found if f"the group {group} differ" in text]
 
+        until(lambda: len(compared) >= 2)
         if not do_differ:
             assert heard() == []
+            assert compared == ["", ""]
             return
         until(lambda: len(heard()) >= 2)
         for text in heard():

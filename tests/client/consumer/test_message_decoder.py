@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq import MessageExt
+from client.received_messages import received
 from cometmq.client.consumer import message_decoder as decode
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.records import log_record as stored
@@ -78,7 +78,7 @@ text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=[
 @given(st.dictionaries(text, text, max_size=5))
 def test_properties_read_as_the_wire_reads_them(pairs):
     raw = properties.encode(pairs)
-    found = MessageExt("t", 0, 0, b"", raw, 0, 0, 0, 0, 0, b"", 0, b"", 0, "b").properties
+    found = received(raw_properties=raw).properties
     assert found == properties.decode(raw) == pairs
 
 

@@ -7,8 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from client.failure_cases import four_kinds
+from client.failure_cases import four_kinds, table_at
 from client.keyed_messages import Seen, committed, send
+from client.received_messages import received
 from client.short_delay_cluster import until
 from cometmq import (
     BreakerLimits,
@@ -20,6 +21,7 @@ from cometmq import (
     SettingsError,
     TableSink,
 )
+from cometmq.client.handling.handler_call import FailureDetails
 
 CALM = BreakerLimits(keys=100, results=100)
 
@@ -90,14 +92,18 @@ def test_policies_are_chosen_by_the_type_of_the_error(cluster, group, make_topic
 
 
 def test_a_row_is_written_before_the_offset_moves(cluster, group, make_topic, by_key, tmp_path):
-    topic, path = make_topic(cluster, 1), tmp_path / "failed.db"
-    sink = TableSink(lambda: sqlite3.connect(path), "failed")
+    topic, path, tries = make_topic(cluster, 1), tmp_path / "failed.db", []
+
+    def connect():
+        tries.append(len(handle.seen.bodies))
+        return sqlite3.connect(path)
+
+    sink = TableSink(connect, "failed")
     send(cluster, topic, "a-bad", "a1")
     handle = Flaky({"a-bad": ValueError("no such flight")})
     with by_key(topic, handle, on_failure=OnFailure.store(sink, after=2)):
-        until(lambda: handle.calls.get("a-bad") == 2)
-        time.sleep(1.2)  # there is no table yet: the sink fails, and the message waits
-        assert not handle.seen.bodies
+        until(lambda: len(tries) == 3)  # there is no table yet: the sink fails, and all wait
+        assert tries == [0, 0, 0]
         with closing(sqlite3.connect(path)) as database:
             database.execute(sink.schema())
         until(lambda: handle.seen.bodies == ["a1"])
@@ -110,7 +116,20 @@ def test_a_row_is_written_before_the_offset_moves(cluster, group, make_topic, by
     assert committed(cluster, group, topic) == 2
 
 
-def test_a_table_sink_refuses_what_is_no_name_and_writes_one_row_a_message(tmp_path):
+def test_a_table_sink_writes_one_row_a_message(tmp_path):
+    sink = table_at(tmp_path / "failed.db")
+    failure = FailureDetails(3, ValueError, "ValueError: bad", 1_700_000_000_000)
+    for at in (7, 8, 7):
+        raw = b"KEYS\x01k1 k2\x02TAGS\x01A\x02"
+        sink(received(at, queue_id=2, raw_properties=raw), failure)
+    with closing(sqlite3.connect(tmp_path / "failed.db")) as database:
+        rows = database.execute("SELECT * FROM failed ORDER BY queue_offset").fetchall()
+    assert [row[:4] for row in rows] == [("T", "b", 2, 7), ("T", "b", 2, 8)]
+    assert rows[0][5:9] == ('["k1", "k2"]', "A", None, b"x")
+    assert rows[0][10:13] == (3, "ValueError", "ValueError: bad")
+
+
+def test_a_table_sink_refuses_what_is_no_name():
     with pytest.raises(SettingsError):
         TableSink(sqlite3.connect, "failed; DROP TABLE users")
     with pytest.raises(SettingsError):

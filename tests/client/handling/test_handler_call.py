@@ -5,26 +5,10 @@ import functools
 import logging
 
 import pytest
-from hypothesis import strategies as st
 
+from client.received_messages import received
 from cometmq import ConsumeStatus, RetryLater
-from cometmq.client.consumer import message_decoder as decode
 from cometmq.client.handling import handler_call as handlers
-from cometmq.wire.records import log_record as stored
-from cometmq.wire.records import properties
-
-HOST = b"\x0a\0\0\2\0\0\x2a\x9f"
-
-
-def record(body=b"hello", topic="T1", sys_flag=0, pairs=None, offset=0):
-    raw = properties.encode(pairs or {})
-    return stored.encode(topic, 3, 9, offset, 1234, sys_flag, 17, HOST, 19, HOST, 1, 0, body, raw)
-
-
-def message(**more):
-    (found,), is_whole, _ = decode.decode_messages(record(**more), "b0")
-    assert is_whole
-    return found
 
 
 class Mute(Exception):
@@ -64,8 +48,8 @@ def test_what_a_handler_does_becomes_an_outcome_in_both_kinds(handler, is_done):
     async def twin(messages):
         return handler(messages)
 
-    one = handlers.call_handler(handler, [message()])
-    other = asyncio.run(handlers.call_async_handler(twin, [message()]))
+    one = handlers.call_handler(handler, [received()])
+    other = asyncio.run(handlers.call_async_handler(twin, [received()]))
     assert one == other
     assert one.is_done is is_done
 
@@ -81,25 +65,25 @@ def test_only_the_end_of_its_own_task_ends_an_async_handler_without_an_outcome()
         async def hangs(messages):
             await asyncio.Event().wait()
 
-        outcome = await handlers.call_async_handler(waits_for_what_was_cancelled, [message()])
+        outcome = await handlers.call_async_handler(waits_for_what_was_cancelled, [received()])
         assert (outcome.is_done, outcome.reason) == (False, "CancelledError")
-        task = asyncio.create_task(handlers.call_async_handler(hangs, [message()]))
+        task = asyncio.create_task(handlers.call_async_handler(hangs, [received()]))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(scenario())
-    assert not handlers.call_handler(raising(KeyboardInterrupt()), [message()]).is_done
+    assert not handlers.call_handler(raising(KeyboardInterrupt()), [received()]).is_done
 
 
 def test_retry_later_carries_its_delay_and_is_not_logged(caplog):
     error = RetryLater("busy", delay_level=4, suspend_ms=7, done=9)
     with caplog.at_level(logging.DEBUG):
-        outcome = handlers.call_handler(raising(error), [message()])
+        outcome = handlers.call_handler(raising(error), [received()])
     assert outcome == handlers.HandlerOutcome(False, "RetryLater: busy", 4, 7, done_count=1)
     assert not caplog.records
-    handlers.call_handler(raising(KeyError("k")), [message()])
+    handlers.call_handler(raising(KeyError("k")), [received()])
     assert "KeyError" in caplog.text
 
 
@@ -113,6 +97,3 @@ def test_async_handlers_are_known_by_their_kind():
 
     assert all(map(handlers.is_async, (plain_async, Caller(), functools.partial(plain_async))))
     assert not any(map(handlers.is_async, (print, lambda m: None, [].append)))
-
-
-text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -118,7 +117,6 @@ def test_a_worker_that_dies_costs_one_attempt_and_another_takes_its_place(progra
 def test_an_error_comes_back_with_its_type(program):
     running = program("bad", "b1", max_attempts=1)
     until(lambda: len(running.seen()) == 2)
-    time.sleep(0.3)
     _, err = running.signal_all(signal.SIGINT)
     assert "ValueError: no such thing" in err
     assert "RemoteTraceback" in err

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.commands import send_header
+from client.received_messages import received
 from client.short_delay_cluster import until
 from cometmq import Admin, AsyncPushConsumer, LitePullConsumer, OnFailure, PushConsumer
 from cometmq.client.handling.handler_call import readable_runs, unreadable_outcome
@@ -117,8 +118,7 @@ def test_a_poll_returns_unreadable_messages_with_the_reason(
 
 
 def message(unreadable: str = "") -> MessageExt:
-    kind = UnreadableMessage if unreadable else MessageExt
-    made = kind("T", 0, 0, b"", b"", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, "b")
+    made = received(kind=UnreadableMessage if unreadable else MessageExt)
     if isinstance(made, UnreadableMessage):
         made.unreadable = unreadable
         made.is_damaged = False

@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-import time
 from collections import Counter
 
 import pytest
 
+from client.short_delay_cluster import until
 from cometmq import (
     AsyncLitePullConsumer,
     AsyncProducer,
@@ -95,13 +95,6 @@ class AsyncRecorder(Recorder):
     async def after_handle(self, messages, context, status):
         await asyncio.sleep(0)
         super().after_handle(messages, context, status)
-
-
-def until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about in time"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("recorder", [Recorder(), AsyncRecorder()], ids=["plain", "async"])

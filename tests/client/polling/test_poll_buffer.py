@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from client.received_messages import received
 from cometmq.client.consumer.assigned_queue import AssignedQueue
 from cometmq.client.polling.poll_buffer import PollBuffer
-from cometmq.model.message import MessageExt
 from cometmq.model.queue import MessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cometmq.model.message import MessageExt
 
 
 def run(scenario: Callable[[PollBuffer, AssignedQueue, AssignedQueue], None]) -> None:
@@ -28,8 +30,7 @@ def pull(buffer: PollBuffer, assigned: AssignedQueue, count: int) -> None:
     """Put so many more messages of a queue into the buffer, as one pull does."""
     first = assigned.window.next_offset
     messages = [
-        MessageExt("T", assigned.queue.queue_id, at, b"x", b"", 0, 0, 0, 0, 0, b"", 0, b"", 0, "b")
-        for at in range(first, first + count)
+        received(at, queue_id=assigned.queue.queue_id) for at in range(first, first + count)
     ]
     assigned.window.put(messages, first + count)
     buffer.add_messages(assigned, messages)

@@ -5,9 +5,10 @@ import threading
 
 import pytest
 
+from client.received_messages import received
 from client.scripted_broker import TOPIC
 from client.short_delay_cluster import until
-from cometmq import AsyncProducer, InvalidMessage, Message, MessageExt, Producer, RemotingTimeout
+from cometmq import AsyncProducer, InvalidMessage, Message, Producer, RemotingTimeout
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request, response
 from cometmq.wire.headers.send import ReplyMessageRequestHeader
@@ -89,7 +90,7 @@ def test_requests_side_by_side_get_their_own_replies_and_late_ones_are_dropped(s
 
 def asked(properties):
     raw = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
-    return MessageExt(TOPIC, 0, 0, b"q", raw, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, "b0")
+    return received(topic=TOPIC, body=b"q", raw_properties=raw, broker_name="b0")
 
 
 def test_a_reply_goes_back_with_what_the_request_brought(scripted_broker):

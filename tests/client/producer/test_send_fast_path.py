@@ -416,3 +416,15 @@ def test_a_queue_of_another_topic_is_refused_and_so_is_no_message_in_a_transacti
         with pytest.raises(InvalidMessage):
             producer.transaction().send(None)
     assert not scripted_broker.requests(SEND)
+
+
+@pytest.mark.parametrize("way", ["send_batch", "send_many"])
+@pytest.mark.parametrize("key", [None, "k" * 25], ids=["fast", "slow"])
+def test_no_frame_is_larger_than_the_limit_of_one_body(scripted_broker, way, key):
+    made = [Message(TOPIC, b"x" * 140, tags="t" * 120, sharding_key=key) for _ in range(30)]
+    with Producer("g", namesrv=scripted_broker.addr, body_bytes_max=8192) as producer:
+        producer.send(Message(TOPIC, b"opens the connection"))
+        assert len(getattr(producer, way)(made)) == 30
+    sizes = [len(command.body) for command in scripted_broker.requests(BATCH)]
+    assert len(sizes) == 2
+    assert max(sizes) <= 8192

@@ -197,6 +197,27 @@ def test_an_error_in_a_check_and_a_check_back_of_another_group_get_no_answer(scr
         assert [command.ext["msgId"] for command in scripted_broker.requests(END)] == ["GOOD"]
 
 
+def test_a_half_message_that_cannot_be_read_does_not_reach_the_check(scripted_broker, caplog):
+    checked = []
+    damaged = check_back_request("DAMAGED")
+    damaged.body = damaged.body.replace(b"half", b"hulf")
+
+    def check(message):
+        checked.append(message.body)
+        return True
+
+    with Producer("g", namesrv=scripted_broker.addr, check=check) as producer:
+        producer.send(Message(TOPIC, b"x"))
+        until(lambda: scripted_broker.clients)
+        scripted_broker.send_request(damaged)
+        scripted_broker.send_request(check_back_request("GOOD"))
+        until(lambda: len(scripted_broker.requests(END)) == 2)
+    ends = {one.ext["msgId"]: one.ext["commitOrRollback"] for one in scripted_broker.requests(END)}
+    assert ends == {"DAMAGED": "0", "GOOD": "8"}
+    assert checked == [b"half"]
+    assert "the half message DAMAGED cannot be read" in caplog.text
+
+
 def test_a_refused_end_is_an_error_and_a_half_message_that_is_not_safe_is_rolled_back(
     scripted_broker,
 ):

@@ -12,6 +12,7 @@ import re
 import pytest
 
 import cometmq
+from client.received_messages import received
 from client.scripted_broker import BROKER, TOPIC, ScriptedBroker
 from cometmq import (
     Admin,
@@ -24,7 +25,6 @@ from cometmq import (
     FlowLimits,
     LitePullConsumer,
     Message,
-    MessageExt,
     MessageQueue,
     MessageSelector,
     OnFailure,
@@ -70,7 +70,7 @@ OFFSETS = [5, "x", [1], {1: 2}, {MessageQueue(TOPIC, BROKER, 0): "x"}]
 
 message = Message(TOPIC, b"x")
 queue = MessageQueue(TOPIC, BROKER, 0)
-asked = MessageExt(TOPIC, 0, 0, b"x", b"", 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, BROKER)
+asked = received(topic=TOPIC, broker_name=BROKER)
 a_queue = [5, "q", ("t", "b"), MessageQueue("other", BROKER, 0), MessageQueue(TOPIC, BROKER, "x")]
 
 BAD_FIELDS = [

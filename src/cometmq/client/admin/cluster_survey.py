@@ -10,6 +10,7 @@ Java: mqadmin's clusterList, brokerStatus, consumerConnection and consumerStatus
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cometmq.client.admin.server_probe import ServerProbe
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from cometmq.model.route import TopicRouteData
     from cometmq.wire.bodies.admin import ConsumerConnections
-    from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 
 TOPICS_MAX = 1_000
@@ -74,6 +74,7 @@ class ClusterSurvey:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._open: dict[str, ServerProbe] = {}
         self._left_out: list[str] = []
+        self._unreadable: dict[tuple[str, RequestCode], str] = {}
 
     async def take(self) -> ClusterFacts:
         """Ask all servers. What does not answer is a fact, not an error."""
@@ -92,6 +93,7 @@ class ClusterSurvey:
             routes=routes,
             groups=groups,
             left_out=tuple(self._left_out),
+            unreadable=tuple(self._unreadable.values()),
         )
 
     async def _each(self, items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
@@ -102,44 +104,64 @@ class ClusterSurvey:
         return list(await asyncio.gather(*map(one, items)))
 
     async def _name_server(self, addr: str) -> NameServerFacts:
-        server, answer = await self._identify(addr, RequestCode.GET_BROKER_CLUSTER_INFO)
-        clusters = decode_cluster_info(answer.body) if answer else None
+        server, clusters = await self._identify(
+            addr, RequestCode.GET_BROKER_CLUSTER_INFO, decode_cluster_info
+        )
         return NameServerFacts(server=server, clusters=clusters)
 
     async def _broker(self, place: _BrokerPlace) -> BrokerFacts:
-        server, answer = await self._identify(place.addr, RequestCode.GET_BROKER_RUNTIME_INFO)
+        server, runtime = await self._identify(
+            place.addr, RequestCode.GET_BROKER_RUNTIME_INFO, decode_kv_table
+        )
         asked_ms, config = self._now_ms(), None
-        if answer is not None:
-            config = await self._ask(place.addr, RequestCode.GET_BROKER_CONFIG)
-        text = config.body.decode("utf-8", "replace") if config else ""
+        if runtime is not None:
+            config = await self._ask(place.addr, RequestCode.GET_BROKER_CONFIG, _config)
         return BrokerFacts(
             cluster=place.cluster,
             broker_name=place.name,
             broker_id=place.number,
             server=server,
-            runtime=decode_kv_table(answer.body) if answer else {},
-            config={entry.key: entry.value for entry in properties.parse(text)},
+            runtime=runtime or {},
+            config=config or {},
             asked_ms=asked_ms,
         )
 
-    async def _identify(self, addr: str, code: RequestCode) -> tuple[ServerFacts, Command | None]:
+    async def _identify(
+        self, addr: str, code: RequestCode, decode: Callable[[bytes], R]
+    ) -> tuple[ServerFacts, R | None]:
         probe = ServerProbe(addr, self._timeout_s)
-        found = await probe.identify(code)
-        if found[0].reachability is Reachability.ANSWERS and addr not in self._open:
+        server, answer = await probe.identify(code)
+        found: R | None = None
+        try:
+            found = decode(answer.body) if answer else None
+        except ProtocolError as error:
+            what = f"its answer to {code.name} cannot be read: {error}"
+            server = replace(server, reachability=Reachability.OTHER_PROTOCOL, problem=what)
+        if server.reachability is Reachability.ANSWERS and addr not in self._open:
             self._open[addr] = probe
         else:
             probe.close()
-        return found
+        return server, found
 
     async def _ask(
-        self, addr: str, code: RequestCode, header: Header | None = None
-    ) -> Command | None:
-        """The answer of a server that was identified; None when it refuses or falls silent."""
+        self,
+        addr: str,
+        code: RequestCode,
+        decode: Callable[[bytes], R],
+        header: Header | None = None,
+    ) -> R | None:
+        """What a server that was identified answers; None when it refuses or falls silent.
+
+        Also when its answer cannot be read, which is noted, once for each kind of question.
+        """
         try:
             answer = await self._open[addr].ask(code, header)
+            return decode(answer.body) if answer.code == ResponseCode.SUCCESS else None
         except RemotingError:
             return None
-        return answer if answer.code == ResponseCode.SUCCESS else None
+        except ProtocolError as error:
+            self._unreadable[addr, code] = f"the answer of {addr} to {code.name}: {error}"
+            return None
 
     async def _groups(self, brokers: list[BrokerFacts]) -> tuple[GroupFacts, ...]:
         addrs = [one.server.addr for one in brokers if one.broker_id == MASTER_ID]
@@ -167,8 +189,8 @@ class ClusterSurvey:
     async def _group_names(self, addrs: list[str]) -> tuple[str, ...]:
         code, names = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, set[str]()
         for addr in addrs:
-            if answer := await self._ask(addr, code):
-                names.update(decode_group_table(answer.body).groups)
+            if table := await self._ask(addr, code, decode_group_table):
+                names.update(table.groups)
         found = sorted(names.difference(SYSTEM_GROUPS))
         if len(found) > GROUPS_MAX:
             self._left_out.append(f"{len(found) - GROUPS_MAX} of {len(found)} groups are left out")
@@ -177,8 +199,8 @@ class ClusterSurvey:
     async def _connections(self, place: tuple[str, str]) -> ConsumerConnections | None:
         name, addr = place
         header = GetConsumerConnectionListRequestHeader(consumer_group=name)
-        answer = await self._ask(addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        return decode_consumer_connections(answer.body) if answer else None
+        code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+        return await self._ask(addr, code, decode_consumer_connections, header)
 
     async def _member(self, place: tuple[str, str, str]) -> MemberFacts:
         name, client_id, addr = place
@@ -202,16 +224,16 @@ class ClusterSurvey:
             if one.info is not None
             for each in one.info.subscriptions
         }
-        answer = await self._ask(addr, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        known = sorted(filter(_is_users, decode_topic_list(answer.body))) if answer else []
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        listed = await self._ask(addr, code, decode_topic_list)
+        known = sorted(filter(_is_users, listed or ()))
         if len(known) > TOPICS_MAX:
             self._left_out.append(f"{len(known) - TOPICS_MAX} of {len(known)} topics are left out")
         topics = sorted(subscribed.union(known[:TOPICS_MAX]))
 
         async def route(topic: str) -> TopicRouteData | None:
             header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-            answer = await self._ask(addr, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-            return decode_route(answer.body) if answer else None
+            return await self._ask(addr, RequestCode.GET_ROUTEINFO_BY_TOPIC, decode_route, header)
 
         found = await self._each(topics, route)
         return {topic: one for topic, one in zip(topics, found, strict=True) if one is not None}
@@ -249,6 +271,10 @@ def _group(
         message_model=kind.message_model,
         members=tuple(sorted(members, key=lambda one: one.client_id)),
     )
+
+
+def _config(body: bytes) -> dict[str, str]:
+    return {entry.key: entry.value for entry in properties.parse(body.decode("utf-8", "replace"))}
 
 
 def _is_users(topic: str) -> bool:

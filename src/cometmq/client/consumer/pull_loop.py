@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.pull_request import PullClient, PullRequest
-from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeout
+from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.rules.failures.retry_policy import backoff_s
@@ -151,8 +151,6 @@ class PullLoop:
         is_news = failures == 5 and not isinstance(error, RemotingError)
         level = logging.WARNING if is_news else logging.DEBUG
         log.log(level, "pulling %s fails and will be tried again: %s", assigned.queue, error)
-        if isinstance(error, RemotingTimeout):
-            self._pull_client.close_connection(assigned.queue, assigned.broker_id)
         if error.stale_route:
             self._session.routes.mark_stale(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))

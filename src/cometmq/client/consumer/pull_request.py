@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.consumer import message_decoder as decode
-from cometmq.errors import BrokerError, ProtocolError
+from cometmq.errors import BrokerError, ProtocolError, RemotingTimeout
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.subscription import ALL, TAG
 from cometmq.model.topic import is_retry_topic
@@ -76,7 +76,10 @@ class PullClient:
         self._inflated_bytes_max = inflated_bytes_max
 
     async def pull(self, pull: PullRequest) -> PullResult:
-        """Ask once and read the response. Raises RemotingError, BrokerError or ProtocolError."""
+        """Ask once and read the response. Raises RemotingError, BrokerError or ProtocolError.
+
+        Closes a connection on which it was never answered: the broker may be gone.
+        """
         addr = self._session.routes.read_addr(pull.queue.broker_name, pull.broker_id)
         code = RequestCode.LITE_PULL_MESSAGE if pull.is_lite else RequestCode.PULL_MESSAGE
         command = request(code, 0, self._header(pull))
@@ -84,13 +87,13 @@ class PullClient:
         def read(response: Command, body: memoryview) -> PullResult:
             return _result(pull, addr, response, body, self._inflated_bytes_max)
 
-        return await self._session.fetch(addr, command, pull.suspend_s + _RESPONSE_GRACE_S, read)
-
-    def close_connection(self, queue: MessageQueue, broker_id: int) -> None:
-        """Close a connection on which a pull was never answered: the broker may be gone."""
-        addr = self._session.routes.read_addr(queue.broker_name, broker_id)
-        if channel := self._session.pool.open_channel(addr):
-            channel.close()
+        timeout_s = pull.suspend_s + _RESPONSE_GRACE_S
+        try:
+            return await self._session.fetch(addr, command, timeout_s, read)
+        except RemotingTimeout:
+            if channel := self._session.pool.open_channel(addr):
+                channel.close()
+            raise
 
     def _header(self, pull: PullRequest) -> PullMessageRequestHeader:
         queue, wanted = pull.queue, pull.filter

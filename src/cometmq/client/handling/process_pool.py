@@ -18,7 +18,8 @@ import pickle
 import signal
 import time
 import traceback
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from cometmq.errors import ClientError
@@ -89,9 +90,10 @@ class ProcessPool:
     def close(self) -> None:
         """End the processes; those that do not end in 2 s are killed."""
         self._is_closed = True
-        while not self._idle.empty():
-            if (worker := self._idle.get()) is not None:
-                worker.connection.close()  # which ends it
+        with suppress(Empty):
+            while True:
+                if (worker := self._idle.get_nowait()) is not None:
+                    worker.connection.close()  # which ends it
         deadline = time.monotonic() + _END_S  # of all together: a stop has a limit
         for worker in list(self._all):
             worker.end(max(0.0, deadline - time.monotonic()))

@@ -265,14 +265,13 @@ class BatchSender:
         """Put the first messages into a frame, bounded by its bytes."""
         bytes_max = min(FRAME_BYTES_MAX, self._options.body_bytes_max)
         take = self._session.uniq_keys.next_key
-        frame = PreparedBatch(messages[indexes[0]].topic, now_ms)
+        frame = PreparedBatch(messages[indexes[0]].topic, now_ms, bytes_max)
         for index in indexes:
             message = messages[index]
             is_alone = message.delay_level > 0  # RocketMQ: a batch cannot be delayed
-            if len(frame) and (is_alone or frame.body_bytes + len(message.body) > bytes_max):
+            if is_alone and len(frame):
                 break
-            frame.add(message, take(now_ms))
-            if is_alone:
+            if not frame.add(message, take(now_ms)) or is_alone:
                 break
         return frame
 

@@ -8,6 +8,7 @@ Java: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.producer.message_checks import check_properties_size
@@ -179,26 +180,35 @@ def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> S
 class PreparedBatch:
     """Several messages of one topic for one queue, in one frame. Filled with `add`, then sent."""
 
-    __slots__ = ("_items", "body_bytes", "born_ms", "msg_ids", "topic")
+    __slots__ = ("_body_bytes", "_bytes_max", "_items", "born_ms", "msg_ids", "topic")
 
-    def __init__(self, topic: str, born_ms: int) -> None:
+    def __init__(self, topic: str, born_ms: int, bytes_max: float = inf) -> None:
+        """`bytes_max`: the most bytes of a body with several messages."""
         self.topic = topic
         self.born_ms = born_ms
         self.msg_ids: list[str] = []
-        self.body_bytes = 0
+        self._bytes_max = bytes_max
+        self._body_bytes = 0
         self._items: list[message_batch.BatchItem] = []
 
     def __len__(self) -> int:
         """Return how many messages it holds."""
         return len(self._items)
 
-    def add(self, message: Message, uniq_key: str) -> None:
-        """Append a checked message. Raises InvalidMessage when its properties are too long."""
+    def add(self, message: Message, uniq_key: str) -> bool:
+        """Append a checked message; False: there is no room for it beside the others.
+
+        Raises InvalidMessage when its properties are too long.
+        """
         raw = properties.encode(properties_of(message, uniq_key))
         check_properties_size(raw)
+        body_bytes = self._body_bytes + BATCH_ITEM_BYTES + len(message.body) + len(raw)
+        if self._items and body_bytes > self._bytes_max:
+            return False
+        self._body_bytes = body_bytes
         self._items.append(message_batch.BatchItem(message.flag, message.body, raw))
         self.msg_ids.append(uniq_key)
-        self.body_bytes += BATCH_ITEM_BYTES + len(message.body) + len(raw)
+        return True
 
     def body(self) -> bytes:
         """The body of the request."""

@@ -40,6 +40,8 @@ TAGS_MAX = 4096
 """Tags whose encoded properties are cached; one more empties the cache."""
 _is_plain = re.compile(r"[!#-\[\]-~][ !#-\[\]-~]*").fullmatch
 _WAIT = b"WAIT\\u0001true\\u0002"
+_ITEM_BYTES = slow_path.BATCH_ITEM_BYTES + len(f"UNIQ_KEY\x01{'':56}\x02")
+"""What a message takes in a batch besides its body and the properties that all share."""
 _new = tuple.__new__
 _ZERO = 0
 _OK = SendStatus.SEND_OK
@@ -187,7 +189,7 @@ class SendFastPath:
         first = messages[0]
         if type(first) is not Message or type(first.topic) is not str:
             return None
-        topic, tags, size = first.topic, first.tags, 128 * len(messages)
+        topic, tags, size = first.topic, first.tags, 0
         for message in messages:  # measured: 90 ns each, where an attrgetter of all takes 140
             if (
                 type(message) is not Message
@@ -207,7 +209,8 @@ class SendFastPath:
         route = self._routes.get(topic)
         if route is None or route.is_stale or (tags is not None and type(tags) is not str):
             return None
-        if size > self._frame_max or self._batch_tail(tags) is None:
+        tail = self._batch_tail(tags)
+        if tail is None or size + len(messages) * (_ITEM_BYTES + len(tail)) > self._frame_max:
             return None
         targets: _TopicTargets | None = route.send_targets
         if targets is None or targets.owner is not self:

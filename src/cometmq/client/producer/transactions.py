@@ -206,6 +206,10 @@ class ProducerTransactions:
         self._checks += 1
         # Looked up now: the next frame may be the response to an end that is under way.
         known = self._known_state(message.msg_id)
+        if known is None and message.unreadable:
+            what = "the half message %s cannot be read, so nothing is decided on it: %s"
+            log.warning(what, message.msg_id, message.unreadable)
+            known = TransactionState.UNKNOWN
         job = self._answer(header, message, channel, known)
         self._session.background.spawn(job, name="check")
 

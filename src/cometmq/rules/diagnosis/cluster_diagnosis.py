@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cometmq.rules.diagnosis.finding import Severity, notice
+from cometmq.rules.diagnosis.finding import Severity, fault, notice
 from cometmq.rules.diagnosis.group_checks import check_groups, check_topics, check_writes
 from cometmq.rules.diagnosis.server_checks import check_brokers, check_name_servers
 
@@ -20,6 +20,8 @@ def diagnose(facts: ClusterFacts) -> list[ClusterFinding]:
         for check in (check_name_servers, check_brokers, check_writes, check_topics, check_groups)
         for finding in check(facts)
     ]
+    advice = "see the version and the log of that server: it does not answer as RocketMQ does"
+    found += [fault("answers", "not to be read", what, advice) for what in facts.unreadable]
     advice = "name the groups to look at with --group"
     return found + [notice("extent", "this look", what, advice) for what in facts.left_out]
 
