@@ -15,6 +15,7 @@ from cometmq import Admin, BreakerLimits, PushConsumer
 from cometmq.spark import listen
 from spark import handler_plans as plans
 from spark.handler_plans import ERRORS, WAIT_S, PlannedHandler, Stored, calls_of, dead_count
+from spark.micro_batches import MicroBatches, NotReported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _numbers = count()
 CALM = BreakerLimits(keys=100, results=100)
 ORDERS = ("none", "queue", "key")
+CELLS = [(order, shift) for order in ORDERS for shift in range(len(plans.policies_of(order)))]
+"""With the kinds of failures in each plan: all pairs of a policy and a kind, in each order."""
 
 
 class PlannedCase:
@@ -114,6 +117,33 @@ def push(case: PlannedCase, group: str, **changed: Any) -> PushConsumer:
     consumer = PushConsumer(group, namesrv=case.live.namesrv, **settings)
     consumer.subscribe(case.topic, "*", case.handler(group))
     return consumer
+
+
+def run_both(case: PlannedCase, dies: str = "") -> None:
+    """Handle the plan twice; each batch up to the third dies once, where `dies` says."""
+    died: set[int] = set()
+    pushed, handled = f"pushed-{case.topic}", f"handled-{case.topic}"
+    with push(case, pushed):
+        query = MicroBatches(
+            case.live, handled, case.topic, case.handler(handled), **case.settings(handled)
+        )
+
+        def step() -> bool:
+            ends = dies if len(died) < 3 and query.batches not in died else ""
+            died.add(query.batches + 1)
+            try:
+                query.run_batch(ends)
+            except NotReported:
+                query.start()
+            return case.is_over(handled)
+
+        until(step, WAIT_S)
+        until(lambda: case.is_over(pushed), WAIT_S)
+        while query.run_batch():
+            pass
+        query.run_batch()  # the planner learns that the last batch is done, and commits
+    case.judge(pushed, handled)
+    assert committed(case.live, handled, case.topic) == len(case.plan.bodies)
 
 
 def run_both_on_spark(spark: SparkSession, case: PlannedCase) -> None:

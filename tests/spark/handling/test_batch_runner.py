@@ -16,8 +16,8 @@ from client.short_delay_cluster import until
 from cometmq import OnFailure
 from spark import handler_plans as plans
 from spark.handler_plans import CLASSES, ERRORS, FOR_EVER, WAIT_S, Failure, Plan
-from spark.micro_batches import AMID, UNNOTED, MicroBatches, NotReported
-from spark.planned_case import ORDERS, PlannedCase, committed, push
+from spark.micro_batches import AMID, UNNOTED, MicroBatches
+from spark.planned_case import CELLS, ORDERS, PlannedCase, push, run_both
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,34 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 _numbers = count()
 DEATHS = ("", UNNOTED, AMID)
-CELLS = [(order, shift) for order in ORDERS for shift in range(len(plans.policies_of(order)))]
-
-
-def run_both(case: PlannedCase, dies: str = "") -> None:
-    """Handle the plan twice; each batch up to the third dies once, where `dies` says."""
-    number, died = next(_numbers), set()
-    pushed, handled = f"pushed{number}", f"handled{number}"
-    with push(case, pushed):
-        query = MicroBatches(
-            case.live, handled, case.topic, case.handler(handled), **case.settings(handled)
-        )
-
-        def step() -> bool:
-            ends = dies if len(died) < 3 and query.batches not in died else ""
-            died.add(query.batches + 1)
-            try:
-                query.run_batch(ends)
-            except NotReported:
-                query.start()
-            return case.is_over(handled)
-
-        until(step, WAIT_S)
-        until(lambda: case.is_over(pushed), WAIT_S)
-        while query.run_batch():
-            pass
-        query.run_batch()  # the planner learns that the last batch is done, and commits
-    case.judge(pushed, handled)
-    assert committed(case.live, handled, case.topic) == len(case.plan.bodies)
 
 
 def test_the_cases_are_all_pairs_of_a_policy_and_a_kind_of_failure() -> None:
