@@ -130,10 +130,11 @@ def results_of(place: Path, patterns: list[str]) -> list[tuple[str, dict[str, in
     return found
 
 
-def change_of(place: Path, mutant: str) -> list[str]:
-    """The lines that a mutant removes and adds."""
-    command = [sys.executable, "-m", "mutmut", "show", mutant]
-    shown = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
+def change_of(source: str, mutant: str) -> list[str]:
+    """The lines that a mutant removes and adds; in the folder of its room."""
+    from mutmut.__main__ import get_diff_for_mutant  # reads the settings of the folder
+
+    shown = get_diff_for_mutant(mutant, path=source)
     changed = [line.rstrip() for line in shown.splitlines() if re.match(r"[-+](?![-+])", line)]
     return [line[0] + " " + line[1:].strip() for line in changed]
 
@@ -159,17 +160,19 @@ def function_of(mutant: str) -> str:
     return f"{module}.{name.removeprefix('x').strip('_').replace('ǁ', '.').strip('.')}"
 
 
-def collect(place: Path, patterns: list[str]) -> tuple[dict[str, dict[str, int]], dict[str, str]]:
-    """The figures of each file, and the mutants that no test noticed: survived or untested."""
+def collect(
+    place: Path, patterns: list[str]
+) -> tuple[dict[str, dict[str, int]], dict[str, tuple[str, str]]]:
+    """The figures of each file, and the mutants that no test noticed: source and how they live."""
     files: dict[str, dict[str, int]] = {}
-    alive: dict[str, str] = {}
+    alive: dict[str, tuple[str, str]] = {}
     for source, codes in results_of(place, patterns):
         counts = defaultdict(int, mutants=len(codes))
         for mutant, code in codes.items():
             kind = "unfinished" if code is None else "killed" if code in KILLED else "hung"
             if code in ALIVE:
                 kind = "survived" if code in SURVIVED else "untested"
-                alive[mutant] = kind
+                alive[mutant] = source, kind
             counts[kind] += 1
         if counts["unfinished"] < len(codes):
             files[source] = dict(counts)
@@ -195,14 +198,14 @@ def record(room: str, place: Path, patterns: list[str], run: dict[str, str | int
     survivors = [
         old for old in known["survivors"] if old["function"].partition(":")[0] not in modules
     ]
-    for mutant, kind in alive.items():
-        function, change = function_of(mutant), change_of(place, mutant)
+    os.chdir(place)
+    for mutant, (source, kind) in alive.items():
+        function, change = function_of(mutant), change_of(source, mutant)
         if in_text_only(change):
-            path = next(path for path in files if function.startswith(module_of(path) + "."))
-            files[path][kind] -= 1
-            files[path]["mutants"] -= 1
+            files[source][kind] -= 1
+            files[source]["mutants"] -= 1
             continue
-        module = next(name for name in modules if function.startswith(name + "."))
+        module = module_of(source)
         found = {"function": f"{module}:{function.removeprefix(module + '.')}", "change": change}
         if reason := reasons.get((found["function"], *change)):
             found["reason"] = reason
