@@ -86,7 +86,6 @@ class StoreParts:
             settings,
             clock,
             self.store_clock,
-            mapped_files,
             log,
             self.queues,
             self.index,
@@ -174,7 +173,6 @@ def _recover(parts: StoreParts, settings: StoreSettings, refuse: Callable[[], No
     checksums.load()
     was_stopped = directory.was_stopped
     recovery = Recovery(
-        parts.mapped_files,
         commit_log,
         parts.queues,
         checkpoint,

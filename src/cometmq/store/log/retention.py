@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from cometmq.store.cold_reads import ColdReader
     from cometmq.store.index.key_index import KeyIndex
     from cometmq.store.log.commit_log import CommitLog
-    from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.store_clock import StoreClock
@@ -77,7 +76,6 @@ class Retention:
         settings: StoreSettings,
         clock: Clock,
         store_clock: StoreClock,
-        mapped_files: MappedFileQueue,
         commit_log: CommitLog,
         queues: ConsumeQueues,
         index: KeyIndex,
@@ -85,7 +83,7 @@ class Retention:
         worker: Worker,
         directories: Iterable[Path],
     ) -> None:
-        """`mapped_files`: the files of `commit_log`; `directories`: where the store's files lie."""
+        """`directories`: where the store's files lie."""
         self._directories = tuple(directories)
         self._index = index
         self._cold_reader = cold_reader
@@ -93,8 +91,8 @@ class Retention:
         self._settings = settings
         self._clock = clock
         self._store_clock = store_clock
-        self._files = mapped_files.files
-        self._mapped_files = mapped_files
+        self._mapped_files = commit_log.mapped_files
+        self._files = self._mapped_files.files
         self._log = commit_log
         self._queues = queues
         self._first = _NOT_FOLLOWED

@@ -26,6 +26,7 @@ from cometmq.store.log.mapped_file_queue import (
 from cometmq.store.queues.deleted_topics import DeletedTopics
 from cometmq.store.queues.queue_checksums import QueueChecksums
 from cometmq.store.queues.queue_directories import queue_directories, queue_directory
+from cometmq.store.queues.raw_entries import raw_entry
 from cometmq.store.recovery.checkpoint import Checkpoint
 from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk, start_by_time
@@ -41,7 +42,7 @@ from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of
 from cometmq.store.recovery.records_without_checksum import UnchecksummedRecordFinder
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.wire.records import sysflag
-from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.records.consume_queue_entry import FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -350,8 +351,7 @@ class Inspection:
 
     def _entry(self, queue: tuple[str, int], number: int) -> tuple[int, int, int]:
         files = self._queue_files.get(queue)
-        raw = files.read(number * SIZE, SIZE) if files is not None else b""
-        return ENTRY.unpack(raw.ljust(SIZE, b"\0"))  # as a start fills up a file that was cut
+        return raw_entry(files, number) if files is not None else (0, 0, 0)
 
     def _files_of(self, directory: Path, default_bytes: int) -> MappedFileQueue:
         """The files of a directory; the longest, or their names, give their size."""

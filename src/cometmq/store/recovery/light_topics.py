@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import is_light_topic
+from cometmq.store.queues.raw_entries import without_empty_end
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import SIZE, iterate
 
@@ -27,9 +28,8 @@ def is_light_queue(topic: str, queue_files: MappedFileQueue, log_files: MappedFi
     if not is_light_topic(topic):
         return False
     for base in reversed(queue_files.bases):
-        raw = queue_files.read(base, queue_files.file_bytes).rstrip(b"\0")
-        length = -(-len(raw) // SIZE) * SIZE
-        entries = list(iterate(raw.ljust(length, b"\0")[-_LOOKED_AT * SIZE :]))
+        raw = without_empty_end(queue_files.read(base, queue_files.file_bytes))
+        entries = list(iterate(raw[-_LOOKED_AT * SIZE :]))
         for place, size, _ in reversed(entries):
             if not (log_files.first <= place < log_files.end and 0 < size <= log_files.file_bytes):
                 continue

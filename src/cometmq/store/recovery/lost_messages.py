@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.store.queues.queue_checksums import NOT_KNOWN
+from cometmq.store.queues.raw_entries import raw_entry
 from cometmq.wire.records import log_record as stored
-from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.records.consume_queue_entry import FILLER_SIZE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +66,7 @@ def known_end(
         return found
     limit = log_files.end + log_files.file_bytes  # what lies beyond is no place, but damage
     for files in queue_files.values():
-        place, size, _ = _entry(files, _search(files, lambda _: False) - 1)
+        place, size, _ = raw_entry(files, _search(files, lambda _: False) - 1)
         if found.end <= place < limit and stored.FIXED_BYTES < size <= log_files.file_bytes:
             found = ExpectedLogEnd(place, place + size)
     return found
@@ -131,15 +132,10 @@ def _search(files: MappedFileQueue, is_behind: Callable[[int], bool]) -> int:
     low, high = files.first // SIZE, files.end // SIZE
     while low < high:
         middle = (low + high) // 2
-        place, size, _ = _entry(files, middle)
+        place, size, _ = raw_entry(files, middle)
         is_filler = size == FILLER_SIZE and not place
         if not is_filler and (size <= 0 or is_behind(place)):
             high = middle
         else:
             low = middle + 1
     return low
-
-
-def _entry(files: MappedFileQueue, number: int) -> tuple[int, int, int]:
-    raw = files.read(number * SIZE, SIZE) if number >= 0 else b""
-    return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)

@@ -14,6 +14,7 @@ from zlib import crc32
 
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.store.queues.raw_entries import without_empty_end
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
 
@@ -160,9 +161,7 @@ def _entries_behind(files: MappedFileQueue, base: int, done: int, *, is_whole_fi
             break
         parts.append(raw)
         done += len(raw)
-    raw = b"".join(parts)
-    length = len(raw.rstrip(b"\0"))
-    return raw[: -(-length // SIZE) * SIZE].ljust(-(-length // SIZE) * SIZE, b"\0")
+    return without_empty_end(b"".join(parts))
 
 
 def _detached(files: MappedFileQueue | None, damaged: list[int]) -> list[int]:

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.errors import StoreCorrupt
 from cometmq.store.log.last_record import NO_RECORD, LastRecord
 from cometmq.store.log.log_reader import LogReader
+from cometmq.store.queues.raw_entries import raw_entry
 from cometmq.store.queues.record_dispatcher import RecordDispatcher
 from cometmq.store.recovery.light_topics import is_light_queue
 from cometmq.store.recovery.log_walk import LogWalk, start_by_time
 from cometmq.store.recovery.lost_messages import cut_files, known_end, lost_begin, lost_end
 from cometmq.store.recovery.queue_check import QueueCheck, durable_end_of, is_of_log
 from cometmq.store.recovery.queue_repair import FILES_MAX, QueueRepair
-from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE, SIZE
+from cometmq.wire.records.consume_queue_entry import FILLER_SIZE, SIZE
 from cometmq.wire.records.log_record import has_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cometmq.store.log.commit_log import CommitLog
-    from cometmq.store.log.mapped_file_queue import MappedFileQueue
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
     from cometmq.store.recovery.checkpoint import Checkpoint
@@ -62,7 +62,6 @@ class Recovery:
 
     def __init__(
         self,
-        mapped_files: MappedFileQueue,
         commit_log: CommitLog,
         queues: ConsumeQueues,
         checkpoint: Checkpoint,
@@ -70,7 +69,7 @@ class Recovery:
         *,
         check_crc: bool,
     ) -> None:
-        self._mapped_files = mapped_files
+        self._mapped_files = mapped_files = commit_log.mapped_files
         self._log = commit_log
         self._queues = queues
         self._checkpoint = checkpoint
@@ -173,7 +172,7 @@ class Recovery:
     def _drop_deleted(self) -> None:
         """Remove what a crash left of deleted topics' queues."""
         for queue in self._queues:
-            phy_offset, size, _ = _raw_entry(queue, queue.mapped_files.first // SIZE)
+            phy_offset, size, _ = raw_entry(queue.mapped_files, queue.mapped_files.first // SIZE)
             if size > 0 and phy_offset < self._deletions.end_of(queue.topic):
                 self._queues.remove(queue)
 
@@ -328,7 +327,7 @@ class Recovery:
         self._resumed.add(queue)
         self._entry_count += low
         if low:
-            phy_offset, size, _ = _raw_entry(queue, low - 1)
+            phy_offset, size, _ = raw_entry(queue.mapped_files, low - 1)
             if size != FILLER_SIZE and self._last.end < phy_offset + size <= log_end:
                 self._last = LastRecord(phy_offset, size, 0)
 
@@ -338,7 +337,7 @@ class Recovery:
         Where all records were replayed and none of them was of this queue, an entry is left over
         from before an earlier power cut, which took its record; unless it names what damage took.
         """
-        place, size, _ = _raw_entry(queue, number)
+        place, size, _ = raw_entry(queue.mapped_files, number)
         if size == FILLER_SIZE:
             return place < log_end
         if place in self._replayed and not any(at <= place < end for at, end, _ in self._lost):
@@ -347,7 +346,7 @@ class Recovery:
 
     def _entry_matches_log(self, queue: ConsumeQueue, number: int, log_end: int) -> bool:
         """Whether an entry is what the log says it must be, or older than the log."""
-        place, size, _ = entry = _raw_entry(queue, number)
+        place, size, _ = entry = raw_entry(queue.mapped_files, number)
         if place + size > log_end and self._mapped_files.first <= place and size != FILLER_SIZE:
             return False
         name = (queue.topic, queue.queue_id)
@@ -382,9 +381,3 @@ class Recovery:
         if not self._mapped_files.bases:
             for queue in self._queues:
                 self._queues.remove(queue)
-
-
-def _raw_entry(queue: ConsumeQueue, number: int) -> tuple[int, int, int]:
-    """An entry as the files have it, also beyond the end of the queue."""
-    raw = queue.mapped_files.read(number * SIZE, SIZE)
-    return ENTRY.unpack(raw) if len(raw) == SIZE else (0, 0, 0)
