@@ -20,6 +20,8 @@ from cometmq.demo.flights.spark_tables import (
     JoinedFlights,
     OrderTable,
 )
+from cometmq.spark.tables.backlog import TopicBacklog
+from cometmq.spark.tables.stored_order import KeyOrder, QueueOrder, StoredOrder
 
 
 def handled(**changes: int) -> AuditResult:
@@ -38,6 +40,28 @@ def joined(before: int, after: int) -> JoinedFlights:
     return JoinedFlights(rows, count_checks.counts_by_kind(WHOLE_YEAR), [*"abcd"], 9, 1.0)
 
 
+def order(**changes: int) -> OrderTable:
+    queue = QueueOrder(
+        topic="flights", broker="b", queue_id=0, begin=0, end=1_002_100, rows=1_002_100, holes=0,
+        repeats=0, without_key=0,
+    )  # fmt: skip
+    keys = KeyOrder(
+        topic="flights", keys=6_555, scattered=0, numbered=1_002_100, unnumbered=0, late=0,
+        resent=27, left_out=0,
+    )  # fmt: skip
+    of_queue = {name: count for name, count in changes.items() if hasattr(queue, name)}
+    of_keys = {name: count for name, count in changes.items() if hasattr(keys, name)}
+    return OrderTable(StoredOrder((replace(queue, **of_queue),), (replace(keys, **of_keys),)), 1.0)
+
+
+def backlog(group: str, **changes: int) -> TopicBacklog:
+    done = TopicBacklog(
+        group=group, topic="flights", queues=16, lag=0, behind_s=0.0, in_rate=0.0, out_rate=0.0,
+        drain_s=0.0, skew=1.0, longest_queue="", retry_depth=0, dead_letters=458,
+    )  # fmt: skip
+    return replace(done, **changes)
+
+
 def measured(**changes: object) -> Measurements:
     """A year in which all went well, but for the changes."""
     groups = dict.fromkeys(("flights-orderly", "flights-concurrent"), 458)
@@ -50,7 +74,7 @@ def measured(**changes: object) -> Measurements:
             {"messages": 2_073, "begin_ns": 10**9, "end_ns": 10 * 10**9},
         ],
         stored={0: 1_000_000, 1: 2_100},
-        dead_letter_counts=groups,
+        backlogs=[backlog(group) for group in groups],
         orderly=handled(),
         concurrent=handled(out_of_turn=9),
         events=EventsTable(1_002_100, 1.0),
@@ -63,7 +87,7 @@ def measured(**changes: object) -> Measurements:
             by_day=[{"date": "2013-01-01", **ROW}],
             by_rain=[{"rain": False, **ROW}, {"rain": True, **ROW}],
         ),
-        order=OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 0, 1.0),
+        order=order(),
         dead=DeadLettersTable(groups, groups, {group: [3] for group in groups}, [], 1.0),
         began_s=100.0,
         moments=[(101.5, "broker killed")],
@@ -98,7 +122,9 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
         {"events_written": 1_002_072},
         {"sent": [{"messages": 1_002_072, "begin_ns": 0, "end_ns": 1}]},
         {"stored": {0: 1_002_101}},
-        {"dead_letter_counts": {"flights-orderly": 458, "flights-concurrent": 457}},
+        {"backlogs": [backlog("flights-orderly"), backlog("flights-concurrent", dead_letters=457)]},
+        {"backlogs": [backlog("flights-orderly", lag=1)]},
+        {"backlogs": [backlog("flights-orderly", retry_depth=1)]},
         {"orderly": handled(out_of_turn=1)},
         {"orderly": handled(overlaps=1)},
         {"orderly": handled(too_early=1)},
@@ -111,9 +137,14 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
         {"events": EventsTable(1_002_099, 1.0)},
         {"joined": replace(joined(1_002_073, 1_002_073), airports_missing=[*"abcde"])},
         {"joined": replace(joined(1_002_073, 1_002_073), by_kind={"SCHEDULED": 336_776})},
-        {"order": OrderTable(1_002_100, 6_555, 1_002_073, 27, 1, 0, 1.0)},
-        {"order": OrderTable(1_002_100, 6_555, 1_002_073, 27, 0, 1, 1.0)},
-        {"order": OrderTable(1_002_100, 6_554, 1_002_073, 27, 0, 0, 1.0)},
+        {"order": order(late=1)},
+        {"order": order(left_out=1)},
+        {"order": order(scattered=1)},
+        {"order": order(keys=6_554)},
+        {"order": order(resent=28)},
+        {"order": order(holes=1)},
+        {"order": order(repeats=1)},
+        {"order": order(rows=1_002_099)},
     ],
 )
 def test_one_message_too_few_or_too_many_at_any_stage_fails_the_job(changes):
@@ -140,14 +171,16 @@ def test_one_dead_letter_too_many_and_one_twice_are_found():
     for rows, flights in ((459, 459), (458, 457), (457, 457)):
         report = JobReport(messages=WHOLE_YEAR.messages)
         dead = DeadLettersTable({"g": rows}, {"g": flights}, {"g": [3]}, [], 1.0)
-        count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": rows}, dead, 3)
+        count_checks.check_dead_letters(
+            report, WHOLE_YEAR, [backlog("g", dead_letters=rows)], dead, 3
+        )
         assert report.failed
 
 
 def test_a_dead_letter_after_too_few_attempts_is_found():
     report = JobReport(messages=WHOLE_YEAR.messages)
     dead = DeadLettersTable({"g": 458}, {"g": 458}, {"g": [2, 3]}, [], 1.0)
-    count_checks.check_dead_letters(report, WHOLE_YEAR, {"g": 458}, dead, 3)
+    count_checks.check_dead_letters(report, WHOLE_YEAR, [backlog("g")], dead, 3)
     assert [check.found for check in report.failed] == [2]
 
 

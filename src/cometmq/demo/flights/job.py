@@ -29,8 +29,9 @@ from cometmq.demo.flights.dataset import read_flights
 from cometmq.demo.flights.events import Totals, events_of, first_flights, require_whole, totals_of
 from cometmq.demo.flights.processes import concurrent_group, orderly_group
 from cometmq.demo.flights.processes.job_processes import TOPIC, JobProcesses
-from cometmq.demo.flights.spark_tables import SparkTables, spark_errors_translated
-from cometmq.model.topic import dlq_topic_of
+from cometmq.demo.flights.spark_tables import SparkTables
+from cometmq.spark.tables.backlog import backlog
+from cometmq.spark.tables.spark_failures import spark_errors_translated
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from cometmq.demo.flights.report import JobReport
 
 GROUPS = (orderly_group.GROUP, concurrent_group.GROUP)
+BACKLOG_S = 0.5
+"""How long the groups are watched at the end; nothing may come any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +114,13 @@ class _JobSteps:
         joined, delays = tables.join(), tables.delays()
         report_progress(messages)
         report_progress = progress.step("Spark: order of every aircraft", messages)
-        order = tables.audit_order(TOPIC, report_progress)
+        order = tables.audit_order(TOPIC)
         report_progress(messages)
         bad = totals.without_arrival_time
         concurrent_group.finish(processes, queries, TOPIC, messages, bad, progress)
         concurrent = self._audit(concurrent_group.GROUP)
         report_progress = progress.step("Spark: dead letters of both groups", 2 * bad)
-        dead = tables.write_dead_letters(
-            {group: dlq_topic_of(group) for group in GROUPS}, report_progress
-        )
+        dead = tables.write_dead_letters(GROUPS)
         report_progress(2 * bad)
         return Measurements(
             totals=totals,
@@ -127,9 +128,7 @@ class _JobSteps:
             events_written=events_written,
             sent=processes.summaries(),
             stored=queries.stored(TOPIC),
-            dead_letter_counts={
-                group: sum(queries.stored(dlq_topic_of(group)).values()) for group in GROUPS
-            },
+            backlogs=backlog(GROUPS, namesrv=processes.broker.namesrv, over_s=BACKLOG_S),
             orderly=orderly.result(),
             concurrent=concurrent.result(),
             events=events,

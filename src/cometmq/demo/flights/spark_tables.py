@@ -1,33 +1,35 @@
-"""The Spark side: three streaming queries over the broker's topics, and the tables made of them.
+"""The Spark side: jobs of `cometmq pipeline` over the broker's topics, and what is made of them.
 
-Owns queries, joins and aggregates; does not know expectations and plots. One session, one thread.
-Invariants: every query has its own checkpoint and may be restarted; counts "after a join" are
-taken in the same pass that writes the joined table, so they count the same rows.
-Tables, all Parquet: events/ (partitioned by day), joined/, dead_letters/, order/batch=N.
+Owns joins and aggregates; does not know expectations and plots. One session, one thread.
+Invariant: counts "after a join" are taken in the same pass that writes the joined table, so they
+count the same rows.
+Tables: the archives events/ (partitioned by day) and dead_letters/, and joined/ in Parquet.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Observation, Window
+from pyspark.sql import Observation
 from pyspark.sql import functions as f
 
 from cometmq.demo.flights.dataset import data_file
 from cometmq.demo.flights.events import SEQUENCE
-from cometmq.errors import CometError
 from cometmq.spark.session import spark_session
+from cometmq.spark.tables.archive import archive
+from cometmq.spark.tables.archive_reading import read_archive
+from cometmq.spark.tables.dead_letters import dead_letters
+from cometmq.spark.tables.order import order_of_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+
+    from cometmq.spark.tables.stored_order import StoredOrder
 
     ProgressCallback = Callable[[int], None]
     """Takes the number of rows read so far."""
@@ -42,17 +44,18 @@ BODY = (
 BEFORE_JOINS = "before the joins"
 """Name of the first of the counts of rows."""
 
-BATCH_ROWS = 600_000
-"""Rows of a micro-batch at most: large, because every batch writes a file for each of its days."""
+COMMIT_ROWS = 2_000_000
+"""Messages of a commit of the events at most: all, for every commit writes files of each day."""
 
 NEW_YORK = "America/New_York"
-_STATE = "key string, queue_id int, last int, rows bigint, repeats bigint, gaps bigint, moves int"
-"""The state of every sharding key that the order audit carries from batch to batch."""
-
-_POLL_S = 0.5
-
 LATE_MIN = 15
 """Minutes after which the field calls a departure late."""
+
+_DEAD_LETTER = (
+    "group", "keys AS flight", "tags AS event", "reason", "attempts", "failed_at", "origin_topic",
+    "origin_queue_id", "origin_offset", "origin_message_id", "store_ts AS dead_at",
+    "string(body) AS body",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -91,16 +94,9 @@ class DeadLettersTable:
 
 @dataclass(slots=True)
 class OrderTable:
-    """The audit of the stored order, per sharding key."""
+    """The audit of the stored order."""
 
-    rows: int
-    keys: int
-    unique: int
-    repeats: int
-    gaps: int
-    """Sequence numbers that came before their predecessor."""
-    scattered: int
-    """Sharding keys that lie in more than one queue."""
+    found: StoredOrder
     seconds: float
 
 
@@ -115,17 +111,6 @@ class DelayTables:
     by_airline: list[dict[str, Any]] = field(default_factory=list)
     by_day: list[dict[str, Any]] = field(default_factory=list)
     by_rain: list[dict[str, Any]] = field(default_factory=list)
-
-
-@contextmanager
-def spark_errors_translated() -> Iterator[None]:
-    """Turn an error of Spark into a CometError with its first line."""
-
-    try:
-        yield
-    except PySparkException as error:
-        first = str(error).strip().partition("\n")[0]
-        raise CometError(f"Spark failed: {first}") from error
 
 
 class SparkTables:
@@ -146,18 +131,19 @@ class SparkTables:
         self._session.stop()
 
     def write_events(self, topic: str, report_progress: ProgressCallback) -> EventsTable:
-        """Run the first query over all there is: topic to Parquet, partitioned by day."""
+        """Archive all there is of the topic, partitioned by the day of the event."""
         begin_s = time.monotonic()
-        columns = "msg_id,queue_id,queue_offset,body,born_ts,store_ts"
-        rows = self._source(topic, columns).withColumn(
-            "one", f.from_json(f.col("body").cast("string"), BODY)
+        done = archive(
+            self._session,
+            topic,
+            self._directory / "events",
+            namesrv=self._namesrv,
+            schema=BODY,
+            partition="to_date(value.time) AS day",
+            max_rows=COMMIT_ROWS,
+            report=lambda progress: report_progress(progress.rows),
         )
-        parsed = rows.select(
-            "msg_id", "queue_id", "queue_offset", "born_ts", "store_ts", "one.*"
-        ).withColumn("day", f.to_date("time"))
-        self._append(parsed.repartition("day"), "events", report_progress, partition="day")
-        stored = self._table("events").count()
-        return EventsTable(stored, seconds=time.monotonic() - begin_s)
+        return EventsTable(done.rows, seconds=time.monotonic() - begin_s)
 
     def join(self) -> JoinedFlights:
         """Left-join airlines, airports and weather to the different events; write the result."""
@@ -168,15 +154,14 @@ class SparkTables:
             counts.append((name, Observation(name)))
             return frame.observe(counts[-1][1], f.count(f.lit(1)).alias("rows"))
 
-        events = _without_repeats(self._table("events"))
+        events = _without_repeats(self._events())
         frame = counted(
             events.withColumn("hour_utc", f.date_trunc("hour", "scheduled")), BEFORE_JOINS
         )
         for name, side, keys in self._sides():
             frame = counted(frame.join(f.broadcast(side), keys, "left"), f"after {name}")
-        path = str(self._directory / "joined")
-        frame.write.mode("overwrite").parquet(path)
-        joined = self._table("joined")
+        frame.write.mode("overwrite").parquet(self._joined_path)
+        joined = self._joined()
         missing = joined.where("airport is null").select("dest").distinct().collect()
         return JoinedFlights(
             rows={name: one.get["rows"] for name, one in counts},
@@ -191,7 +176,7 @@ class SparkTables:
     def delays(self) -> DelayTables:
         """Mean delays by hour, airport, airline, day and rain, from the joined table."""
         local = f.from_utc_timestamp("scheduled", NEW_YORK)
-        joined = self._table("joined").where("event in ('DEPARTED', 'ARRIVED')")
+        joined = self._joined().where("event in ('DEPARTED', 'ARRIVED')")
         table = (
             joined.withColumn("hour", f.hour(local))
             .withColumn("date", f.to_date(local).cast("string"))
@@ -211,105 +196,53 @@ class SparkTables:
             by_rain=_means(table.where("rain is not null"), "rain"),
         )
 
-    def write_dead_letters(
-        self, topics: dict[str, str], report_progress: ProgressCallback
-    ) -> DeadLettersTable:
-        """Run the second query: the dead-letter topics (by group) to one table."""
-        begin_s = time.monotonic()
-        columns = "keys,tags,properties,body,store_ts"
-        frames = [
-            self._source(topic, columns).withColumn("group", f.lit(group))
-            for group, topic in topics.items()
-        ]
-        both = frames[0]
-        for frame in frames[1:]:
-            both = both.unionByName(frame)
-        self._append(_dead_letter_rows(both), "dead_letters", report_progress)
+    def write_dead_letters(self, groups: Sequence[str]) -> DeadLettersTable:
+        """Archive the dead letters of these groups in one table."""
+        begin_s, place = time.monotonic(), self._directory / "dead_letters"
+        done = dead_letters(self._session, place, groups=groups, namesrv=self._namesrv)
         seconds = time.monotonic() - begin_s
-        table = self._table("dead_letters")
-        groups = (
+        if not done.rows:
+            return DeadLettersTable({}, {}, {}, [], seconds)
+        table = read_archive(self._session, place)
+        counts = (
             table.groupBy("group")
             .agg(
                 f.count("*").alias("rows"),
-                f.countDistinct("flight").alias("flights"),
+                f.countDistinct("keys").alias("flights"),
                 f.sort_array(f.collect_set("attempts")).alias("attempts"),
             )
             .collect()
         )
-        examples = table.orderBy("flight", "group").limit(6).collect()
+        examples = table.orderBy("keys", "group").limit(6).selectExpr(*_DEAD_LETTER).collect()
         return DeadLettersTable(
-            rows={row["group"]: row["rows"] for row in groups},
-            flights={row["group"]: row["flights"] for row in groups},
-            attempts={row["group"]: list(row["attempts"]) for row in groups},
+            rows={row["group"]: row["rows"] for row in counts},
+            flights={row["group"]: row["flights"] for row in counts},
+            attempts={row["group"]: list(row["attempts"]) for row in counts},
             examples=[_plain(row.asDict()) for row in examples],
             seconds=seconds,
         )
 
-    def audit_order(self, topic: str, report_progress: ProgressCallback) -> OrderTable:
-        """Run the third query: is every sharding key's sequence unbroken as stored?
-
-        Each batch is judged against the state the batch before it left, a small table by batch,
-        so a batch that is run again gives the same result.
-        """
+    def audit_order(self, topic: str) -> OrderTable:
+        """Is the sequence of every sharding key unbroken, and in one queue, as stored?"""
         begin_s = time.monotonic()
-        source = self._source(topic, "queue_id,queue_offset,sharding_key,properties")
-        order = self._directory / "order"
-        query = (
-            source.select(
-                f.col("sharding_key").alias("key"),
-                "queue_id",
-                "queue_offset",
-                f.col("properties")[SEQUENCE].cast("int").alias("seq"),
-            )
-            .writeStream.foreachBatch(lambda batch, number: _judge(batch, number, str(order)))
-            .option("checkpointLocation", str(self._directory / "checkpoints" / "order"))
-            .trigger(availableNow=True)
-            .start()
+        found = order_of_topics(
+            self._session, topic, namesrv=self._namesrv, sequence=f"properties.{SEQUENCE}"
         )
-        _run(query, report_progress)
-        last = max(order.glob("batch=*"), key=lambda path: int(path.name.partition("=")[2]))
-        total = (
-            self._session.read.parquet(str(last))
-            .agg(
-                f.sum("rows").alias("rows"),
-                f.count("*").alias("keys"),
-                f.sum("last").alias("unique"),
-                f.sum("repeats").alias("repeats"),
-                f.sum("gaps").alias("gaps"),
-                f.sum("moves").alias("scattered"),
-            )
-            .collect()[0]
-        )
-        return OrderTable(**total.asDict(), seconds=time.monotonic() - begin_s)
+        return OrderTable(found, seconds=time.monotonic() - begin_s)
 
-    def _source(self, topic: str, columns: str) -> DataFrame:
-        return (
-            self._session.readStream.format("rocketmq")
-            .option("namesrv", self._namesrv)
-            .option("topic", topic)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", BATCH_ROWS)
-            .option("failOnMissingTopic", "false")
-            .option("columns", columns)
-            .load()
+    def _events(self) -> DataFrame:
+        """The archived events, with the fields of their bodies as columns."""
+        table = read_archive(self._session, self._directory / "events")
+        return table.select(
+            "msg_id", "queue_id", "queue_offset", "born_ts", "store_ts", "value.*", "day"
         )
 
-    def _append(
-        self, frame: DataFrame, name: str, report_progress: ProgressCallback, partition: str = ""
-    ) -> None:
-        """Write a stream to a Parquet table until what is there now has been read."""
-        writer = (
-            frame.writeStream.format("parquet")
-            .option("path", str(self._directory / name))
-            .option("checkpointLocation", str(self._directory / "checkpoints" / name))
-            .trigger(availableNow=True)
-        )
-        if partition:
-            writer = writer.partitionBy(partition)
-        _run(writer.start(), report_progress)
+    @property
+    def _joined_path(self) -> str:
+        return str(self._directory / "joined")
 
-    def _table(self, name: str) -> DataFrame:
-        return self._session.read.parquet(str(self._directory / name))
+    def _joined(self) -> DataFrame:
+        return self._session.read.parquet(self._joined_path)
 
     def _sides(self) -> list[tuple[str, DataFrame, list[str]]]:
         """The tables to join: name, rows, columns they share with the events."""
@@ -332,12 +265,6 @@ class SparkTables:
             ("airports", airports, ["dest"]),
             ("weather", weather, ["origin", "hour_utc"]),
         ]
-
-
-def _run(query: StreamingQuery, report_progress: ProgressCallback) -> None:
-    """Wait for the query's end, reporting how many rows its batches had so far."""
-    while not query.awaitTermination(_POLL_S):
-        report_progress(sum(batch["numInputRows"] for batch in query.recentProgress))
 
 
 def _without_repeats(table: DataFrame) -> DataFrame:
@@ -371,66 +298,6 @@ def _means(table: DataFrame, *keys: str) -> list[dict[str, Any]]:
         .collect()
     )
     return [row.asDict() for row in rows]
-
-
-def _dead_letter_rows(frame: DataFrame) -> DataFrame:
-    """The flight, the reason, the attempts, the time and the origin of each dead letter."""
-    of = f.col("properties")
-    return frame.select(
-        "group",
-        f.col("keys").alias("flight"),
-        f.col("tags").alias("event"),
-        of["DLQ_REASON"].alias("reason"),
-        of["DLQ_ATTEMPTS"].cast("int").alias("attempts"),
-        f.timestamp_millis(of["DLQ_FAILED_AT"].cast("bigint")).alias("failed_at"),
-        of["DLQ_ORIGIN_TOPIC"].alias("origin_topic"),
-        of["DLQ_ORIGIN_QUEUE_ID"].cast("int").alias("origin_queue_id"),
-        of["DLQ_ORIGIN_OFFSET"].cast("bigint").alias("origin_offset"),
-        of["DLQ_ORIGIN_MESSAGE_ID"].alias("origin_message_id"),
-        f.col("store_ts").alias("dead_at"),
-        f.col("body").cast("string").alias("body"),
-    )
-
-
-def _judge(batch: DataFrame, number: int, order: str) -> None:
-    """One micro-batch of the order audit: check its rows, write the new state of all keys."""
-    session, zero = batch.sparkSession, f.lit(0)
-    state = (
-        session.read.schema(_STATE).parquet(f"{order}/batch={number - 1}")
-        if number
-        else session.createDataFrame([], _STATE)
-    )
-    earlier = state.select("key", f.col("last").alias("carried"))
-    in_turn = Window.partitionBy("key").orderBy("queue_offset")
-    highest = f.max("seq").over(in_turn.rowsBetween(Window.unboundedPreceding, -1))
-    judged = (
-        batch.join(f.broadcast(earlier), "key", "left")
-        .withColumn("reached", f.greatest(f.coalesce(highest, zero), f.coalesce("carried", zero)))
-        .groupBy("key")
-        .agg(
-            f.max("seq").alias("top"),
-            f.count("*").alias("more_rows"),
-            f.count_if(f.col("seq") <= f.col("reached")).alias("more_repeats"),
-            f.count_if(f.col("seq") > f.col("reached") + 1).alias("more_gaps"),
-            f.min("queue_id").alias("low"),
-            f.max("queue_id").alias("high"),
-        )
-    )
-    state.join(judged, "key", "full").select(
-        "key",
-        f.coalesce("queue_id", "low").alias("queue_id"),
-        f.greatest(f.coalesce("last", zero), f.coalesce("top", zero)).alias("last"),
-        (f.coalesce("rows", zero) + f.coalesce("more_rows", zero)).alias("rows"),
-        (f.coalesce("repeats", zero) + f.coalesce("more_repeats", zero)).alias("repeats"),
-        (f.coalesce("gaps", zero) + f.coalesce("more_gaps", zero)).alias("gaps"),
-        (
-            (f.coalesce("moves", zero) > 0)
-            | f.coalesce(f.col("low") != f.col("high"), f.lit(False))
-            | f.coalesce(f.col("low") != f.col("queue_id"), f.lit(False))
-        )
-        .cast("int")
-        .alias("moves"),
-    ).coalesce(1).write.mode("overwrite").parquet(f"{order}/batch={number}")
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

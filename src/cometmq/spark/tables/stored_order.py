@@ -56,6 +56,11 @@ class KeyOrder:
 
     No fault, for a sequence need not be dense; None for times. Exact up to 2**53."""
 
+    @property
+    def different(self) -> int:
+        """Messages with a number that their key had not had before."""
+        return (self.numbered or 0) - (self.resent or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredOrder:

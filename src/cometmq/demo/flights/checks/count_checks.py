@@ -12,6 +12,8 @@ from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
 from cometmq.demo.flights.processes.concurrent_group import violations_min
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cometmq.demo.flights.checks.order_audit import AuditResult
     from cometmq.demo.flights.events import Totals
     from cometmq.demo.flights.report import JobReport
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         JoinedFlights,
         OrderTable,
     )
+    from cometmq.spark.tables.backlog import TopicBacklog
 
 AIRPORTS_MISSING = 4
 """Destinations of the whole year that the airports table does not know."""
@@ -96,16 +99,23 @@ def check_delays(report: JobReport, totals: Totals, delays: DelayTables) -> None
         report.check(f"delays by {name}: arrivals", totals.arrived, _sum(rows, "arrived"))
 
 
+def check_backlogs(report: JobReport, backlogs: Iterable[TopicBacklog]) -> None:
+    """No group has left anything to do, in its topic or for a retry."""
+    for one in backlogs:
+        report.check(f"backlog of {one.group}: messages not done", 0, one.lag)
+        report.check(f"backlog of {one.group}: waiting for a retry", 0, one.retry_depth)
+
+
 def check_dead_letters(
     report: JobReport,
     totals: Totals,
-    stored: dict[str, int],
+    backlogs: Iterable[TopicBacklog],
     table: DeadLettersTable,
     attempts: int,
 ) -> None:
     """Each group has each refused message as a dead letter once, after all its attempts."""
     bad = totals.without_arrival_time
-    for group, in_topic in stored.items():
+    for group, in_topic in ((one.group, one.dead_letters) for one in backlogs):
         report.check(f"dead letters of {group}: in the topic", bad, in_topic)
         report.check(f"dead letters of {group}: rows of the table", bad, table.rows.get(group, 0))
         flights = table.flights.get(group, 0)
@@ -116,11 +126,15 @@ def check_dead_letters(
 
 def check_order_table(report: JobReport, totals: Totals, order: OrderTable, stored: int) -> None:
     """As stored, the sequence of every aircraft is unbroken, and lies in one queue."""
-    report.check("Spark order audit: rows, repeats included", stored, order.rows)
-    report.check("Spark order audit: sharding keys", totals.sharding_keys, order.keys)
-    report.check("Spark order audit: different messages", totals.messages, order.unique)
-    report.check("Spark order audit: numbers out of turn", 0, order.gaps)
-    report.check("Spark order audit: keys in two queues", 0, order.scattered)
+    queues, (keys,) = order.found.queues, order.found.keys
+    wrong = sum(one.holes + one.repeats for one in queues)
+    out_of_turn = (keys.late or 0) + (keys.left_out or 0)
+    report.check("Spark order audit: rows, repeats included", stored, sum(q.rows for q in queues))
+    report.check("Spark order audit: offsets missing or twice", 0, wrong)
+    report.check("Spark order audit: sharding keys", totals.sharding_keys, keys.keys)
+    report.check("Spark order audit: different messages", totals.messages, keys.different)
+    report.check("Spark order audit: numbers late or left out", 0, out_of_turn)
+    report.check("Spark order audit: keys in two queues", 0, keys.scattered)
 
 
 def counts_by_kind(totals: Totals) -> dict[str, int]:

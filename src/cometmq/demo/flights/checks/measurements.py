@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         JoinedFlights,
         OrderTable,
     )
+    from cometmq.spark.tables.backlog import TopicBacklog
 
 CALM_AFTER_S = 15.0
 """How long a kill is assumed to affect latency."""
@@ -42,8 +43,8 @@ class Measurements:
     """The summary of each producer: messages, begin_ns, end_ns."""
     stored: dict[int, int]
     """Messages in the broker's queues, by queue id."""
-    dead_letter_counts: dict[str, int]
-    """Messages in the dead-letter topics, by group."""
+    backlogs: list[TopicBacklog]
+    """Of both groups, at the end."""
     orderly: AuditResult
     concurrent: AuditResult
     events: EventsTable
@@ -99,8 +100,9 @@ def _add_checks(report: JobReport, found: Measurements) -> None:
     count_checks.check_sent(report, totals, sent, stored, found.joined.rows[BEFORE_JOINS])
     count_checks.check_followed(report, totals, found.orderly)
     count_checks.check_control(report, totals, found.concurrent)
+    count_checks.check_backlogs(report, found.backlogs)
     count_checks.check_dead_letters(
-        report, totals, found.dead_letter_counts, found.dead, consumer_process.ATTEMPTS
+        report, totals, found.backlogs, found.dead, consumer_process.ATTEMPTS
     )
     count_checks.check_events_table(report, found.events, stored)
     count_checks.check_joins(report, totals, found.joined, is_whole=is_whole)
@@ -112,7 +114,7 @@ def _add_stages(report: JobReport, found: Measurements) -> None:
     events, joined, order, dead = found.events, found.joined, found.order, found.dead
     began = min(one["begin_ns"] for one in found.sent)
     ended = max(one["end_ns"] for one in found.sent)
-    unique = joined.rows[BEFORE_JOINS]
+    unique, (keys,) = joined.rows[BEFORE_JOINS], order.found.keys
     again = sum(found.stored.values()) - unique
     report.stages = [
         JobStage(
@@ -122,7 +124,7 @@ def _add_stages(report: JobReport, found: Measurements) -> None:
         _handling(f"group {concurrent_group.GROUP}", found.concurrent),
         JobStage("Spark: topic to Parquet by day", unique, again, events.seconds),
         JobStage("Spark: three joins and write", unique, 0, joined.seconds),
-        JobStage("Spark: audit of the order", order.unique, order.repeats, order.seconds),
+        JobStage("Spark: audit of the order", keys.different, keys.resent or 0, order.seconds),
         JobStage("Spark: dead letters to a table", sum(dead.rows.values()), 0, dead.seconds),
     ]
 
