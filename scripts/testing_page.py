@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,13 @@ A mutant is the code with one change (mutmut). Killed: a test failed. Hung: the 
 in ten times their time. Untested: no test runs the function. Not tried: not in the sample, or the
 run was stopped before. `make mutants ARGS=ROOM`.
 
+"""
+SURVIVORS_HEAD = """
+### Survivors
+The change of each is in tests/mutants.
+
+| why no test notices | mutants | functions |
+|---|---|---|
 """
 TABLE = """
 | file | mutants | killed | hung | survived | untested | not tried | commit | date |
@@ -65,9 +72,11 @@ def room_line(room: str, found: dict[str, Any]) -> str:
     return line + "\n"
 
 
-def mutant_lines() -> tuple[list[str], list[str], list[str]]:
+def mutant_lines() -> tuple[list[str], list[str], list[dict[str, Any]]]:
     """A line for each part of the code, the rows of all files, and the survivors."""
-    rooms, rows, survivors = [], [], []
+    rooms: list[str] = []
+    rows: list[str] = []
+    survivors: list[dict[str, Any]] = []
     for path in sorted(MUTANTS.glob("*.json")):
         found = json.loads(path.read_text())
         rooms.append(room_line(path.stem, found))
@@ -75,21 +84,30 @@ def mutant_lines() -> tuple[list[str], list[str], list[str]]:
             cells = " | ".join(str(counts.get(kind, 0)) for kind in KINDS)
             name = file.removeprefix("src/cometmq/")
             rows.append(f"| `{name}` | {cells} | {counts['commit']} | {counts['date']} |\n")
-        for one in found["survivors"]:
-            change = " ".join(f"`{line.replace('|', '¦')}`" for line in one["change"])
-            function = one["function"].removeprefix("cometmq.")
-            survivors.append(
-                f"| `{function}` | {change} | {one.get('reason', 'not judged yet')} |\n"
-            )
+        survivors += found["survivors"]
     return rooms, rows, survivors
+
+
+def survivor_lines(survivors: list[dict[str, Any]]) -> list[str]:
+    """A row for each reason why mutants live, and one for each that is not judged yet."""
+    functions: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in survivors:
+        name = one["function"].removeprefix("cometmq.")
+        change = " ".join(f"`{line.replace('|', '¦')}`" for line in one["change"])
+        reason = one.get("reason") or f"not judged yet: {change}"
+        functions[reason][name] += 1
+    return [
+        f"| {reason} | {names.total()} | {', '.join(f'`{name}`' for name in sorted(names))} |\n"
+        for reason, names in sorted(functions.items())
+    ]
 
 
 def page() -> str:
     """The whole page."""
     rooms, rows, survivors = mutant_lines()
     oracles = "".join(oracle_line(path) for path in sorted(RUNS.glob("*.json")))
-    judged = "\n### Survivors\n| function | change | why no test notices |\n|---|---|---|\n"
-    mutants = MUTANTS_HEAD + "".join(rooms) + TABLE + "".join(rows) + judged + "".join(survivors)
+    judged = SURVIVORS_HEAD + "".join(survivor_lines(survivors))
+    mutants = MUTANTS_HEAD + "".join(rooms) + TABLE + "".join(rows) + judged
     return HEAD + oracles + mutants
 
 

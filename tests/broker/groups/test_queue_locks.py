@@ -161,6 +161,7 @@ def test_a_lock_asked_for_over_too_many_connections_ends_by_its_time() -> None:
     connections = range(CONNECTIONS_MAX + 5)
     for connection in connections:
         locks.lock("G", "a", ALL[:1], connection, EarlyUnlockCause.CONNECTION)
+    assert len(locks._groups["G"][ALL[0]].ends) == CONNECTIONS_MAX + 1
     for connection in connections:
         locks.end_connection(connection, by_client=True)
     assert locks.holder("G", ALL[0]) is not None
@@ -186,11 +187,40 @@ def test_locks_of_all_groups_are_bounded_and_expired_ones_make_room(
     assert locks.lock("A", "a", ALL) == ALL
     assert locks.lock("B", "b", ALL) == ALL[:1]
     assert locks.lock("A", "a", ALL) == ALL, "who has them keeps them"
+    assert locks.lock("B", "b", [ALL[1], ALL[0]]) == ALL[:1], "also behind one that is refused"
     now_ms = queue_locks.LOOK_MS
     assert locks.lock("B", "b", ALL) == ALL, "the others have expired"
     assert locks.lock("C", "c", ALL) == ALL[:1]
     locks.unlock("B", "b", ALL)
     assert locks.lock("C", "c", ALL) == ALL
+
+
+def test_groups_and_the_locks_of_one_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_locks, "LOCKS_MAX", 2)
+    monkeypatch.setattr(queue_locks, "GROUPS_MAX", 1)
+    locks = QueueLocks(lambda: 1_000, LIVE_MS)
+    assert locks.lock("A", "a", ALL[:1]) == ALL[:1]
+    assert locks.lock("B", "b", ALL) == []
+    assert locks.lock("A", "a", ALL) == ALL[:2]
+
+
+def test_a_lock_asked_for_without_a_connection_goes_as_it_was_asked_for() -> None:
+    locks = QueueLocks(lambda: 1_000, LIVE_MS)
+    for end, is_held in ((EarlyUnlockCause.LEAVING, False), (EarlyUnlockCause.TIME, True)):
+        locks.lock("G", "a", ALL[:1], None, end)
+        locks.lock("G", "a", ALL[:1], "a1", EarlyUnlockCause.LEAVING)
+        locks.leave("G", "a1")
+        assert (locks.holder("G", ALL[0]) is not None) == is_held
+
+
+def test_a_lock_asked_for_over_too_many_connections_is_free_when_it_is_returned() -> None:
+    locks = QueueLocks(lambda: 1_000, LIVE_MS)
+    for connection in range(CONNECTIONS_MAX + 1):
+        locks.lock("G", "a", ALL[:1], connection, EarlyUnlockCause.CONNECTION)
+    for connection in range(CONNECTIONS_MAX):
+        locks.end_connection(connection, by_client=True)
+    locks.unlock("G", "a", ALL[:1], CONNECTIONS_MAX)
+    assert locks.holder("G", ALL[0]) is None
 
 
 def test_a_full_table_is_not_looked_through_with_each_queue(
