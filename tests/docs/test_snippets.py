@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SKETCHES = ("docs/design", "docs/decisions")
 """Pages whose code shows a shape and is not meant to run."""
+ELSEWHERE = (".remote(",)
+"""In code that needs a server of Spark's: see tests/spark/page_examples.py."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
 START_S, RUN_S = 30, 400
@@ -26,6 +28,8 @@ def _blocks():
         if page.relative_to(ROOT).as_posix().startswith(SKETCHES):
             continue
         for block in BLOCK.finditer(text := page.read_text(encoding="utf-8")):
+            if any(word in block[1] for word in ELSEWHERE):
+                continue
             line = text.count("\n", 0, block.start()) + 1
             yield f"{page.relative_to(ROOT)}:{line}", block[1]
 
