@@ -226,7 +226,9 @@ def run(place: Path, mutants: list[str]) -> int:
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", children, *mutants]
     with (place / "progress").open("wb") as progress:
         shown = None if sys.stdout.isatty() else progress
-        return subprocess.run(command, cwd=place, check=False, stdout=shown).returncode
+        return subprocess.run(
+            command, cwd=place, check=False, stdout=shown, stderr=shown
+        ).returncode
 
 
 def run_sample(place: Path, patterns: list[str], number: int, seed: int) -> int:
