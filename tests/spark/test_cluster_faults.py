@@ -36,7 +36,7 @@ def two(tmp_path: Path) -> Iterator[TwoBrokers]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("scenario", ["retry", "kill", "speculate"])
 def test_a_cluster_that_repeats_tasks_repeats_messages_and_loses_none(
     cluster: StandaloneCluster, live: Live, topic: str, tmp_path: Path, scenario: str
@@ -48,7 +48,7 @@ def test_a_cluster_that_repeats_tasks_repeats_messages_and_loses_none(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_an_archive_job_on_a_cluster_outlives_an_executor_and_a_worker_and_is_exact(
     cluster: StandaloneCluster, live: Live, topic: str, tmp_path: Path
 ) -> None:
@@ -79,7 +79,7 @@ def wait_for_commits(place: Path, count: int) -> None:
         files = ManifestLog(LocalTableFiles(place)).current.files if place.exists() else ()
         return len({file.path.rpartition("/")[0] for file in files})
 
-    until(lambda: commits() >= count, 200)
+    until(lambda: commits() >= count, 500)
 
 
 @pytest.mark.parametrize(
