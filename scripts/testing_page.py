@@ -68,7 +68,7 @@ def room_line(room: str, found: dict[str, Any]) -> str:
     seeds = {counts["seed"] for counts in found["files"].values() if "seed" in counts}
     if seeds:
         drawn = ", ".join(map(str, sorted(seeds)))
-        line += f"; a sample of all {total['mutants']:,}, drawn with seed {drawn}"
+        line += f"; a sample of the {total['mutants']:,} of these files, drawn with seed {drawn}"
     return line + "\n"
 
 

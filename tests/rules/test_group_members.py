@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from cometmq.model.admin_stats import ConsumerRunningInfo
 from cometmq.model.subscription import ConsumerData, MessageModel, SubscriptionData
-from cometmq.rules.group_members import MemberSettings, difference, settings_in_heartbeat
+from cometmq.rules.group_members import (
+    MemberSettings,
+    difference,
+    settings_in_heartbeat,
+    settings_in_running_info,
+)
 
 
 def member(*subscriptions: tuple[str, str], **more: object) -> MemberSettings:
@@ -35,6 +41,10 @@ def test_what_differs_is_named_with_both_members() -> None:
     assert difference("a", one, "b", other) == "", "it is not known of b"
     said = difference("a", one, "b", other._replace(is_orderly=False))
     assert said == "a consumes in order, b concurrently"
+
+
+def test_a_member_that_does_not_say_whether_it_keeps_an_order_is_compared_without() -> None:
+    assert settings_in_running_info(ConsumerRunningInfo()).is_orderly is None
 
 
 def test_many_topics_are_counted() -> None:

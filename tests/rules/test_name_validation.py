@@ -31,4 +31,6 @@ def test_the_error_for_another_topic_says_what_is_wrong(topic: str, says: str) -
 
 def test_groups_have_a_limit_of_their_own() -> None:
     assert group_name_problem("g" * 120) is None
-    assert "121" in (group_name_problem("g" * 121) or "")
+    problem = group_name_problem("g" * 121) or ""
+    assert problem.startswith("the group ")
+    assert "121" in problem

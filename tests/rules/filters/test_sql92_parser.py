@@ -101,3 +101,9 @@ def test_not_of_a_filter_is_its_negation_where_both_have_a_verdict(seed: int) ->
                 negated(message.get)
             continue
         assert negated(message.get) is (None if verdict is None else not verdict)
+
+
+def test_the_size_of_a_filter_counts_both_sides_of_a_comparison() -> None:
+    """By it the messages are bounded that one read filters."""
+    assert parse("a = b").size == 3
+    assert parse("a = b AND c = d").size > 2 * parse("a = b").size
