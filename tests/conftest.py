@@ -33,6 +33,9 @@ if "MUTANT_UNDER_TEST" in os.environ:  # mutmut puts three more calls before eac
     sys.setrecursionlimit(6 * sys.getrecursionlimit())
 
 WORKERS_MAX = 8
+SPARK_TIMEOUT_S = 400
+"""Long, because a test that is cut off in a call of Spark's JVM leaves the answer to the next one:
+all later tests of the session then fail."""
 HOUSE = Path(__file__).parent / "house"
 MUTMUT_STATS = Path("mutmut-stats.json")
 """Where mutmut runs tests: how long each of them took."""
@@ -48,6 +51,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := _group_of(item):
             item.add_marker(pytest.mark.xdist_group(group))
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
     if MUTMUT_STATS.exists():  # most mutants are killed by a quick test
         taken_s = json.loads(MUTMUT_STATS.read_text())["duration_by_test"]
         items.sort(key=lambda item: taken_s.get(item.nodeid, 0.0))
