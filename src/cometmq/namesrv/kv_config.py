@@ -25,7 +25,7 @@ Table = dict[str, dict[str, str]]
 """Texts by namespace and key; never changed in place."""
 
 TEXTS_MAX = 100_000
-"""Texts of all namespaces."""
+"""Texts of all namespaces; one without any counts as one, for it stays, as at Apache's."""
 
 TEXT_MAX = 65_536
 """Characters of a text with its key and namespace."""
@@ -41,7 +41,7 @@ class KvConfig:
         """Read what was stored, None where nothing ever was; SettingsError when it is no table."""
         self._table = {} if stored is None else _read(stored)
         self._encoded = {name: encode_kv_table(texts) for name, texts in self._table.items()}
-        self._count = sum(map(len, self._table.values()))
+        self._count = sum(map(_count_of, self._table.values()))
         self._chars = sum(map(_chars_of, self._table, self._table.values()))
         self._save = save
         self._changing = asyncio.Lock()
@@ -51,7 +51,7 @@ class KvConfig:
         return self._table.get(namespace, {}).get(key)
 
     def encoded(self, namespace: str) -> bytes | None:
-        """Return all texts of a namespace as the answer with them, or None when it has none."""
+        """All texts of a namespace as the answer with them, or None where there never was one."""
         return self._encoded.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
@@ -59,10 +59,10 @@ class KvConfig:
         if len(namespace) + len(key) + len(value) > TEXT_MAX:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"a KV text has at most {TEXT_MAX} characters")
         async with self._changing:
-            before = self._table.get(namespace, {})
-            if key not in before and self._count >= TEXTS_MAX:
+            before = self._table.get(namespace)
+            texts = {**(before or {}), key: value}
+            if self._count + _count_of(texts) - _count_of(before) > TEXTS_MAX:
                 raise Reject(ResponseCode.SYSTEM_ERROR, f"there are {TEXTS_MAX} KV texts already")
-            texts = {**before, key: value}
             more = _chars_of(namespace, texts) - _chars_of(namespace, before)
             if more > 0 and self._chars + more > CHARS_MAX:
                 raise Reject(
@@ -80,10 +80,8 @@ class KvConfig:
                 await self._replace(namespace, {k: v for k, v in found.items() if k != key})
 
     async def _replace(self, namespace: str, texts: dict[str, str]) -> None:
-        before = self._table.get(namespace, {})
+        before = self._table.get(namespace)
         table = {**self._table, namespace: texts}
-        if not texts:
-            del table[namespace]
         try:
             encoded = await asyncio.to_thread(self._encode_and_save, table, texts)
         except OSError as error:
@@ -92,12 +90,9 @@ class KvConfig:
                 f"the KV configuration cannot be written: {error.strerror or error}",
             ) from error
         self._table = table
-        self._count += len(texts) - len(before)
+        self._count += _count_of(texts) - _count_of(before)
         self._chars += _chars_of(namespace, texts) - _chars_of(namespace, before)
-        if texts:
-            self._encoded[namespace] = encoded
-        else:
-            del self._encoded[namespace]
+        self._encoded[namespace] = encoded
 
     def _encode_and_save(self, table: Table, texts: dict[str, str]) -> bytes:
         """In a thread."""
@@ -107,7 +102,13 @@ class KvConfig:
         return encoded
 
 
-def _chars_of(namespace: str, texts: dict[str, str]) -> int:
+def _count_of(texts: dict[str, str] | None) -> int:
+    return 0 if texts is None else max(len(texts), 1)
+
+
+def _chars_of(namespace: str, texts: dict[str, str] | None) -> int:
+    if not texts:
+        return 0 if texts is None else len(namespace)
     return sum([len(namespace) + len(key) + len(value) for key, value in texts.items()])
 
 
