@@ -88,6 +88,7 @@ class StoreParts:
             self.store_clock,
             log,
             self.queues,
+            self.checkpoint,
             self.index,
             self.cold_reader,
             self.queue_worker,

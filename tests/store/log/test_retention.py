@@ -1,6 +1,7 @@
 """Old files are deleted by age, hour and free space; queues follow; newer files stay."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +12,19 @@ HOUR_MS = 3_600_000
 
 async def fill(harness, files=4):
     harness.open(commit_log_file_bytes=4096, consume_queue_file_bytes=200)
+    number = await put_until(harness, files)
+    await harness.store._maintenance.checkpoint_queues()
+    return number
+
+
+async def put_until(harness, files):
+    """Put until there are so many files, and flush the log; no checkpoint is written."""
     number = 0
     while len(harness.store._parts.mapped_files.bases) < files:
         await harness.put(b"%d" % number + bytes(300))
         number += 1
         if number % 10 == 0:
-            await harness.store._maintenance.write_queues()
+            await harness.store._queues.write_pending()
     harness.store._parts.flusher.request([], [], harness.clock.ms)
     await harness.store._parts.flusher.wait_until_idle()
     return number
@@ -89,14 +97,64 @@ def test_a_power_cut_while_files_are_deleted_leaves_no_hole_in_the_log(run_scena
     run_scenario(scenario)
 
 
-def test_what_is_not_durable_yet_stays_however_full_the_disk(run_scenario, disk):
+def test_what_no_checkpoint_covers_stays_however_full_the_disk(run_scenario, disk):
     async def scenario(harness):
         await fill(harness)
         disk.used = disk.total * 86 // 100
-        for flushed, left in ((0, 0), (4095, 0), (4096, 1), (3 * 4096 - 1, 2), (3 * 4096, 3)):
-            harness.store._log.flushed = flushed
+        for end, left in ((-1, 0), (4096, 0), (4097, 1), (3 * 4096, 2), (3 * 4096 + 1, 3)):
+            harness.store._parts.checkpoint.saved_end = end
             await harness.store._maintenance.clean()
             assert bases(harness) == list(range(left, 4))
+
+    run_scenario(scenario)
+
+
+def test_a_power_cut_that_empties_the_newest_file_is_no_reason_to_refuse_a_start(
+    run_scenario, disk
+):
+    """Retention leaves a durable record: a log without any is taken for one that is missing."""
+
+    newest = Path("/store/commitlog") / f"{4096:020d}"
+
+    def cut_power():
+        disk.power_cut()
+        disk.write(newest, bytes(4096))
+
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=4096)
+        while len(harness.store._parts.mapped_files.bases) < 2:
+            await harness.put(bytes(300))
+        harness.store._parts.mapped_files.segments[0].open().sync()
+        await harness.crash()
+        cut_power()
+        harness.open()
+        count = harness.store.max_offset("T", 0)
+        assert harness.store.max_phy_offset == 4096, "the log goes on with an empty file"
+        await harness.put(b"not flushed")
+        disk.used = disk.total * 86 // 100
+        await harness.store._maintenance.clean()
+        await harness.crash()
+        cut_power()
+        harness.open()
+        assert harness.bodies() == [bytes(300)] * count
+        assert (await harness.put()).queue_offset == count
+
+    run_scenario(scenario)
+
+
+def test_a_queue_whose_newest_messages_go_for_lack_of_space_goes_on_behind_them(run_scenario, disk):
+    """Their entries may not be durable yet, and no other record says how far the queue came."""
+
+    async def scenario(harness):
+        await fill(harness, 1)
+        await harness.put(queue_id=1)
+        await put_until(harness, 4)
+        disk.used = disk.total * 86 // 100
+        await harness.store._maintenance.clean()
+        await harness.crash()
+        disk.power_cut()
+        harness.open()
+        assert (await harness.put(queue_id=1)).queue_offset == 1
 
     run_scenario(scenario)
 

@@ -1,11 +1,12 @@
 """Retention: deletes old files of the log, then the queue and index files that refer to them.
 
 A file is deleted when its last write is older than fileReservedTime, in the hours of deleteWhen or
-when the disk fills up; when the disk is nearly full, age does not count. The newest file and files
-that are not durable are never deleted. The loop removes files from its lists and a worker deletes
-them, the oldest first and each durably before the next, so neither a crash nor a file that cannot
-be deleted leaves a gap. That they go is written down first: a start after a crash must not call
-them lost.
+when the disk fills up; when the disk is nearly full, age does not count. The loop removes files
+from its lists and a worker deletes them, the oldest first and each durably before the next, so
+neither a crash nor a file that cannot be deleted leaves a gap. That they go is written down first:
+a start after a crash must not call them lost.
+Invariant: a durable record that the checkpoint on disk knows lies behind every file that is
+deleted. So no power cut empties the log, and no queue entry is lost that only the log could give.
 Java: CleanCommitLogService, CleanConsumeQueueService.
 """
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.queues.consume_queue import ConsumeQueue
     from cometmq.store.queues.consume_queues import ConsumeQueues
+    from cometmq.store.recovery.checkpoint import Checkpoint
     from cometmq.store.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class Retention:
         store_clock: StoreClock,
         commit_log: CommitLog,
         queues: ConsumeQueues,
+        checkpoint: Checkpoint,
         index: KeyIndex,
         cold_reader: ColdReader,
         worker: Worker,
@@ -95,6 +98,7 @@ class Retention:
         self._files = self._mapped_files.files
         self._log = commit_log
         self._queues = queues
+        self._checkpoint = checkpoint
         self._first = _NOT_FOLLOWED
         self._released: list[Path] = []
         """Files that the log has released and that are not deleted yet, the oldest first.
@@ -136,8 +140,8 @@ class Retention:
         """Take the files that may be deleted out of the log; their paths, the oldest first."""
         gone = []
         for base in self._mapped_files.bases[:-1][: self._settings.delete_file_batch_max]:
-            if base + self._mapped_files.file_bytes > self._log.flushed:
-                break  # senders still wait for it, and the worker may be flushing it
+            if base + self._mapped_files.file_bytes >= self._checkpoint.saved_end:
+                break  # a start may have to read it; senders may wait for it still
             path = self._mapped_files.path_of(base)
             stat = self._files.stat(path)
             if stat is not None and stat.modified_ms > rule.until_ms:

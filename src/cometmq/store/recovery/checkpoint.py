@@ -46,6 +46,8 @@ class Checkpoint:
         self.index_ms = 0
         self.dispatched = -1
         """Every record below this offset has a durable queue entry; -1: not known."""
+        self.saved_end = -1
+        """What `dispatched` was at the last `save` of this process; -1: there was none."""
         self.newest = -1
         """Where the newest of those records begins; -1: there is none."""
         self.entries = 0
@@ -110,7 +112,7 @@ class Checkpoint:
 
     def save(self) -> None:
         """Write and make durable what changed since the last save."""
-        data = self.encode()
+        data, end = self.encode(), self.dispatched
         if data == self._saved:
             return
         if self._file is None:
@@ -120,6 +122,7 @@ class Checkpoint:
         self._file.write(0, data)
         self._file.sync()
         self._saved = data
+        self.saved_end = end
 
     def close(self) -> None:
         """Close the file."""
