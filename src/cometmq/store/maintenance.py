@@ -139,8 +139,9 @@ class Maintenance:
                 deletions.is_stale = deletions.is_stale or not is_on
 
     def deletion_mark(self, topic: str) -> DeletedTopic:
-        """What recovery must know of a topic that is deleted now."""
+        """What recovery must know of a topic that is deleted now; nothing waits to be written."""
         checkpoint = self._checkpoint
+        assert not self._log.pending, "a write that fails would leave the mark behind the log's end"
         return DeletedTopic(
             end=self._log.tail,
             entries=self._checkpointed_entries[topic],

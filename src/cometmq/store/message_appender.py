@@ -283,6 +283,15 @@ class MessageAppender:
         for callback in callbacks:
             callback(PutStatus.PUT_OK)
 
+    def write_now(self) -> None:
+        """Write what was put so far, before the loop iteration ends; or take it back, as then.
+
+        Afterwards the log's tail is final: no failing write moves it back.
+        """
+        if self._log.pending:
+            self._end_batch()
+        assert self._log.tail == self._log.written, "messages still wait to be written"
+
     def end_last_batch(self) -> None:
         """Write and flush what was put so far, whatever flushDiskType says: the store stops."""
         self._end_batch()

@@ -66,7 +66,6 @@ class MessageStore:
         self.lookup = KeyLookup(
             parts.index, parts.cold_reader, parts.publisher, parts.clock.monotonic_ms
         )
-        self.deletion = TopicDeletion(parts.queues, parts.maintenance, parts.queue_worker)
         self.durability_conditions = DurabilityConditions()
         """What responses wait for beside the local flush; none unless somebody adds one."""
         self._appender = appender = MessageAppender(
@@ -80,6 +79,9 @@ class MessageStore:
             parts.tags_code,
             self._is_refusing,
             self.durability_conditions,
+        )
+        self.deletion = TopicDeletion(
+            parts.queues, parts.maintenance, parts.queue_worker, appender.write_now
         )
         appender.last_store_ms = parts.publisher.newest_visible.store_ms
         reads = parts.reads
@@ -172,6 +174,7 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic, at once; its records stay until their file goes."""
+        self._appender.write_now()
         self._queues.delete_topic(topic, self._maintenance.deletion_mark(topic))
         self._maintenance.checkpoint_soon()
 

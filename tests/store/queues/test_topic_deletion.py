@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq.store.message_store import MessageDraft, PutStatus
+from cometmq.testing.sim_files import SimWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +47,42 @@ def test_senders_of_other_topics_are_answered_though_one_is_deleted_under_its_me
         await harness.wait_until_durable()
         assert answers == [PutStatus.PUT_OK] * 3
         assert [harness.bodies(topic) for topic in "TUV"] == [[b"on its way"], [], [b"on its way"]]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("how", ["at once", "in steps"])
+def test_a_write_that_fails_as_its_topic_is_deleted_hides_no_later_message(
+    run_scenario: Run, disk: SimFiles, how: str
+) -> None:
+    """The place of what was not written is given to a message of the topic made anew."""
+
+    async def scenario(harness: StoreHarness) -> None:
+        harness.worker = lambda _name: SimWorker(Random(1))  # whose jobs run when the room is back
+        store = harness.open()
+        await harness.put(b"old")
+        answers: list[PutStatus] = []
+
+        def put_in_vain() -> None:
+            disk.room = 0
+            store.put(MessageDraft("T", 0, b"never written" * 20))
+            store.on_durable(answers.append)
+            asyncio.get_running_loop().call_soon(setattr, disk, "room", None)
+
+        if how == "at once":
+            put_in_vain()
+            store.delete_topic("T")
+            await store._maintenance.write_queues()  # the mark, for which there was no room
+        else:
+            await store.deletion.begin({"T"})
+            put_in_vain()
+            await store.deletion.end({"T"})
+        await asyncio.sleep(0)
+        assert answers == [PutStatus.SERVICE_NOT_AVAILABLE]
+        await harness.put(b"new")
+        disk.delete(harness.root / "checkpoint")  # the whole log is read again
+        await kill(harness, disk)
+        assert harness.bodies() == [b"new"]
 
     run_scenario(scenario)
 

@@ -3,7 +3,8 @@
 `begin` puts the mark on disk; from then on a restart completes the deletion. Then the caller
 removes the topic's settings, durably. `end` removes the queues and changes the mark. A worker
 thread writes the files. Refuses to know topics' settings.
-Invariant: no queue is removed before the mark that says so is on disk.
+Invariants: no queue is removed before the mark that says so is on disk; a mark is made of what is
+written, so that no message put later lies below it.
 Java: DefaultMessageStore.deleteTopics, which has no such steps.
 """
 
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from cometmq.runtime.worker_jobs import run_job
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from cometmq.runtime.clock_and_file_protocols import Worker
     from cometmq.store.maintenance import Maintenance
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
 class TopicDeletion:
     """The deletions of one store. Belongs to its loop; one call at a time."""
 
-    def __init__(self, queues: ConsumeQueues, maintenance: Maintenance, worker: Worker) -> None:
+    def __init__(
+        self,
+        queues: ConsumeQueues,
+        maintenance: Maintenance,
+        worker: Worker,
+        write_now: Callable[[], None],
+    ) -> None:
+        """`write_now` writes the messages that were put so far, or takes them back."""
+        self._write_now = write_now
         self._queues = queues
         self._maintenance = maintenance
         self._worker = worker
@@ -43,6 +52,7 @@ class TopicDeletion:
     async def begin(self, topics: Collection[str]) -> None:
         """Make it durable that these topics will go. OSError: they will not."""
         deletions = self._queues.deletions
+        self._write_now()
         for topic in topics:
             mark = self._maintenance.deletion_mark(topic)._replace(is_begun=1)
             self._former[topic] = deletions.set(topic, mark)
@@ -69,6 +79,7 @@ class TopicDeletion:
         topics a second time. Do not create them before another call of `end` succeeds.
         """
         deletions = self._queues.deletions
+        self._write_now()
         marks = {topic: self._maintenance.deletion_mark(topic) for topic in topics}
         self._queues.remove_topics(topics)
         assert self.topics().isdisjoint(topics), "a deleted topic has queues"
