@@ -40,3 +40,5 @@ class QueryResult(NamedTuple):
     records: list[bytes]
     index_ms: int
     index_phy: int
+    is_complete: bool
+    """Whether no record was passed over because too many have the key."""

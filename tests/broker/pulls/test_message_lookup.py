@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker.commands import records
 from broker.harness import run, running
 from cometmq.wire.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_a_message_is_found_by_its_place_its_key_its_id_and_its_tag() -> None:
@@ -37,5 +42,27 @@ def test_a_message_is_found_by_its_place_its_key_its_id_and_its_tag() -> None:
                 answer = await client.call(RequestCode.QUERY_MESSAGE, **(fields | nothing))
                 assert answer.code == ResponseCode.QUERY_NOT_FOUND
                 assert answer.ext["indexLastUpdatePhyoffset"] == "0"
+
+    run(scenario())
+
+
+def test_an_answer_says_where_a_lookup_has_passed_over_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cometmq.store.index.key_index.STEPS_MAX", 2)
+    fields = {"topic": "T", "key": "k", "maxNum": "32", "beginTimestamp": "0"}
+
+    async def scenario() -> None:
+        async with running() as harness:
+            client = await harness.client()
+            for number in range(4):
+                await client.send("T", b"%d" % number, properties={"KEYS": "k"}, queue_id=0)
+            end = {"endTimestamp": str((1 << 63) - 1)}
+            answer = await client.call(RequestCode.QUERY_MESSAGE, **fields, **end)
+            assert answer.code == ResponseCode.SUCCESS
+            assert [record.body for record in records(answer)] == [b"2", b"3"]
+            assert (answer.remark or "").startswith("too many messages have this key")
+            answer = await client.call(RequestCode.QUERY_MESSAGE, **fields, endTimestamp="1")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
     run(scenario())

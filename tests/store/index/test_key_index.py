@@ -124,6 +124,30 @@ def test_keys_whose_hashes_collide_are_distinguished(run_scenario):
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("how", ["in memory", "stop"])
+def test_a_lookup_that_ends_before_its_chain_says_so(run_scenario, monkeypatch, caplog, how):
+    monkeypatch.setattr(index, "STEPS_MAX", 20)
+
+    async def scenario(harness):
+        harness.open()
+        first_ms = harness.clock.ms
+        for number in range(30):
+            await put(harness, b"%d" % number, KEYS=f"k one-{number}")
+            harness.clock.ms += 1000
+        if how == "stop":
+            await reopen(harness, how)
+        query = harness.store.lookup.query
+        assert (await query("T", "one-0", 9, *ALL)).is_complete
+        assert (await query("T", "k", 20, *ALL)).is_complete
+        assert "passes over messages" not in caplog.text
+        for _ in range(2):
+            found = await query("T", "k", 9, first_ms, first_ms + 5000)
+            assert (found.records, found.is_complete) == ([], False)
+        assert caplog.text.count("a lookup of 'k' in the topic T passes over messages") == 1
+
+    run_scenario(scenario)
+
+
 def test_letters_beyond_ascii_hash_by_utf_16_units(run_scenario):
     async def scenario(harness):
         harness.open()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject
 from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
+from cometmq.store.index.key_index import STEPS_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import query as headers
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
 _BY_TAG = "T"
+_NOT_FOUND = "can not find message, maybe time range not correct"
+_PASSED_OVER = (
+    f"too many messages have this key: of each index file the newest {STEPS_MAX} were looked at; "
+    "look for the others by another of their keys"
+)
 
 
 class MessageLookupHandler:
@@ -64,10 +70,7 @@ class MessageLookupHandler:
         reach = headers.QueryMessageResponseHeader(
             index_last_update_timestamp=found.index_ms, index_last_update_phyoffset=found.index_phy
         )
+        remark = None if found.is_complete else _PASSED_OVER
         if found.records:
-            return Reply(header=reach, body=b"".join(found.records))
-        return Reply(
-            ResponseCode.QUERY_NOT_FOUND,
-            reach,
-            remark="can not find message, maybe time range not correct",
-        )
+            return Reply(header=reach, body=b"".join(found.records), remark=remark)
+        return Reply(ResponseCode.QUERY_NOT_FOUND, reach, remark=remark or _NOT_FOUND)

@@ -53,8 +53,10 @@ WRITE_AT = 65_536
 """Entries in memory at which they are written before their time."""
 _FILES_WAITING_MAX = 48
 _WARM_BYTES = 1 << 20
-_STEPS_MAX = 1_000_000
+STEPS_MAX = 1_000_000
+"""Entries of one file that a lookup goes through, at most: a second or two of a thread."""
 _STEPS_A_BATCH = 1_000
+_KEY_CHARS = 100
 
 
 class IndexFileQueue(MappedFileQueue):
@@ -80,6 +82,13 @@ class IndexPosition(NamedTuple):
     number: int
     position: int
     end_ms: int
+
+
+class KeyLookupResult(NamedTuple):
+    """Where records lie whose key has a hash; whether nothing in the files was passed over."""
+
+    offsets: list[int]
+    is_complete: bool
 
 
 class KeyIndex:
@@ -113,6 +122,7 @@ class KeyIndex:
         """Whether nothing is to be indexed now: what is will be written, and the log first."""
         self.position = 0
         """Every record before this byte of the log is indexed."""
+        self._has_reported_length = False
 
     # ---- opening
 
@@ -309,16 +319,35 @@ class KeyIndex:
 
     async def find(
         self, cold_reader: ColdReader, topic: str, key: str, count: int, begin_ms: int, end_ms: int
-    ) -> list[int]:
+    ) -> KeyLookupResult:
         """Where records lie whose key has this key's hash, newest first, at most `count`."""
         hashed = index_file_layout.key_hash(topic, key)
         found: list[int] = []
+        is_complete = True
         for file in self._index_files[::-1] if count > 0 else ():
             if file.overlaps(begin_ms, end_ms):
-                await _Search(file, hashed, begin_ms, end_ms, count, found).run(cold_reader)
+                search = _Search(file, hashed, begin_ms, end_ms, count, found)
+                await search.run(cold_reader)
+                if search.is_cut:
+                    is_complete = False
+                    self._report_length(file, topic, key)
             if file.begin_ms < begin_ms or len(found) >= count:
                 break
-        return found
+        return KeyLookupResult(found, is_complete)
+
+    def _report_length(self, file: IndexFile, topic: str, key: str) -> None:
+        """Say once what becomes of lookups of a key that very many messages have."""
+        if not self._has_reported_length:
+            self._has_reported_length = True
+            log.warning(
+                "a lookup of %r in the topic %s passes over messages: it looks at the newest %d "
+                "of a chain in an index file, and the chain in %s is longer; the older ones are "
+                "found by another of their keys. Other such lookups are not named",
+                key[:_KEY_CHARS],
+                topic,
+                STEPS_MAX,
+                self._mapped_files.path_of(file.name),
+            )
 
     @property
     def last_update(self) -> tuple[int, int]:
@@ -381,10 +410,15 @@ class _Search:
         self._number = file.head_of(hashed)
         self._steps = 0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended before the chain did."""
+        return self._number > 0 and self._steps >= STEPS_MAX
+
     async def run(self, cold_reader: ColdReader) -> None:
         """Collect the offsets that match."""
         file = self._file
-        while self._number >= file.written and self._steps < _STEPS_MAX:
+        while self._number >= file.written and self._steps < STEPS_MAX:
             self._step(*file.entry(self._number))
             if not self._steps % _STEPS_A_BATCH:
                 await asyncio.sleep(0)
@@ -397,7 +431,7 @@ class _Search:
         file = self._file
         if self._number < 0:
             self._number = file.read_slot(opened, self._hashed)
-        while self._number and self._steps < _STEPS_MAX:
+        while self._number and self._steps < STEPS_MAX:
             self._step(*file.read_entry(opened, self._number))
 
     def _step(self, hashed: int, phy_offset: int, seconds: int, before: int) -> None:

@@ -118,14 +118,17 @@ class KeyLookup:
         """
         await self.catch_up()
         filed = tag_key(key) if is_tag else key
-        offsets = await self._index.find(self._cold_reader, topic, filed, count, begin_ms, end_ms)
+        offsets, is_complete = await self._index.find(
+            self._cold_reader, topic, filed, count, begin_ms, end_ms
+        )
         assert len(offsets) <= max(count, 0)
         records = []
         for offset in sorted(offsets):
             record = await self._cold_reader.run(_record_reader(offset))
             if record is not None and _has_key(record, topic, key.encode(), is_tag=is_tag):
                 records.append(record)
-        return QueryResult(records, *(self._index.last_update if offsets else (0, 0)))
+        last_update = self._index.last_update if offsets else (0, 0)
+        return QueryResult(records, *last_update, is_complete)
 
 
 def _record_reader(phy_offset: int) -> Callable[[ReadContext], bytes | None]:
