@@ -65,13 +65,13 @@ def numbers(count):
 
 
 def dead_letters(cluster, group, count):
-    """The messages of the group's dead-letter topic, read by a group of their own."""
+    """The messages of the group's dead-letter topic in its order, read by a group of their own."""
     letters, topic = Seen(), f"%DLQ%{group}"
     with Admin(namesrv=cluster.namesrv) as admin:
         until(lambda: topic in admin.topics())
     with consumer(cluster, f"{group}-undertaker", topic, letters):
         until(lambda: len(letters.messages) >= count)
-    return letters.messages
+    return sorted(letters.messages, key=lambda letter: letter.queue_offset)  # threads read them
 
 
 @pytest.mark.parametrize("orderly", [False, True])
