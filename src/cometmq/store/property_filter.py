@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class FilterNotReady(Exception):
+    """A filter cannot judge a message yet: a read ends before it, or raises this if it is first."""
+
+
 class PropertyFilter(NamedTuple):
-    """Says by a message's raw properties whether a reader wants it.
+    """Says by a message's raw properties whether a reader wants it; may raise FilterNotReady.
 
     `scan_max` bounds how many messages one read asks about. With `may_stop` a read ends before the
     first message that is not in memory, if it has asked about one at least.

@@ -11,7 +11,7 @@ import pytest
 from broker import sockets
 from broker.commands import Client, Harness, pull_header, records
 from broker.harness import new_disk, run, running, stored_table
-from cometmq.broker.pulls.consumer_filters import ConsumerFilters, FilterCache
+from cometmq.broker.pulls.consumer_filters import LONG_CHARS, ConsumerFilters, FilterCache
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.runtime.system_clock_and_files import SystemFiles
@@ -356,17 +356,99 @@ def test_ready_filters_are_bounded_by_their_characters() -> None:
     assert sum(len(text) + 1 for text in ready._cache) <= 1_000
 
 
-def test_a_long_filter_is_read_in_a_thread_and_then_filters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    readers: list[str] = []
+@pytest.fixture
+def parsed_on_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The expressions that the loop parses; those of threads are not in it."""
+    found: list[str] = []
 
     def noted(expression: str) -> Sql92Filter:
-        readers.append(threading.current_thread().name)
+        if threading.current_thread() is threading.main_thread():
+            found.append(expression)
         return parse(expression)
 
     monkeypatch.setattr("cometmq.broker.pulls.consumer_filters.parse", noted)
-    wide = "n IN (" + ", ".join(f"'{number}'" for number in range(1, 1000)) + ")"
+    return found
+
+
+def one_of(first: int, count: int = 1000) -> str:
+    """A long filter: n is one of so many numbers."""
+    numbers = ", ".join(f"'{number}'" for number in range(first, first + count))
+    return f"n IN ({numbers})"
+
+
+def test_long_filters_of_retries_are_read_in_a_thread_one_a_pull(
+    tmp_path: Path, parsed_on_loop: list[str]
+) -> None:
+    topics = ["A", "B", "C"]
+
+    async def scenario() -> None:
+        async with sockets.running(tmp_path, filter_support_retry=True, **ON) as harness:
+            client = await harness.client()
+            wanted = [subscription(one_of(n), topic=topic) for n, topic in enumerate(topics)]
+            await subscribe(client, "G", *wanted, subscription("TRUE", topic="%RETRY%G"))
+            for number, topic in enumerate([*topics, *topics]):
+                pairs = {"n": str(number % 4), "RETRY_TOPIC": topic}
+                await client.send("%RETRY%G", b"%d" % number, properties=pairs)
+            header = {"consumer_group": "G", "sys_flag": 0, "sub_version": 1}
+            pulls, offset = [], 0
+            while offset < 6:
+                answer = await client.pull("%RETRY%G", queue_offset=offset, **header)
+                offset = int(answer.ext["nextBeginOffset"])
+                pulls.append(numbers(answer) if answer.code == ResponseCode.SUCCESS else [])
+            assert pulls == [[0], [1], [2, 3]], "B does not want 4's 0, nor C 5's 1"
+            assert parsed_on_loop == ["TRUE"]
+
+    sockets.run(scenario())
+
+
+def test_short_filters_of_retries_are_read_at_once_up_to_the_length_of_a_long_one(
+    tmp_path: Path,
+) -> None:
+    topics = [f"T{number}" for number in range(8)]
+    short = one_of(0, 50)
+    assert 3 * len(short) < LONG_CHARS < 4 * len(short)
+
+    async def scenario() -> None:
+        async with sockets.running(tmp_path, filter_support_retry=True, **ON) as harness:
+            client = await harness.client()
+            wanted = [
+                subscription(f"{short} AND '{topic}' = '{topic}'", topic=topic) for topic in topics
+            ]
+            await subscribe(client, "G", *wanted, subscription("TRUE", topic="%RETRY%G"))
+            for topic in topics:
+                pairs = {"n": "1", "RETRY_TOPIC": topic}
+                await client.send("%RETRY%G", b"1", properties=pairs)
+            header = {"consumer_group": "G", "sys_flag": 0, "sub_version": 1}
+            answer = await client.pull("%RETRY%G", **header)
+            assert numbers(answer) == [1, 1, 1]
+
+    sockets.run(scenario())
+
+
+def test_a_held_pull_whose_long_filter_is_forgotten_has_it_read_in_a_thread(
+    tmp_path: Path, parsed_on_loop: list[str]
+) -> None:
+    async def scenario() -> None:
+        async with sockets.running(tmp_path, **ON) as harness:
+            client = await harness.client()
+            await send_numbers(client, 1)
+            flags = {"sys_flag": INLINE | WAITING, "suspend_timeout_ms": 20_000}
+            filtered = {"expression_type": "SQL92", "subscription": one_of(7)}
+            header = pull_header("T", queue_offset=1, **flags, **filtered)
+            waiting = client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
+            await held(harness, 1)
+            harness.broker.state.filters._cache._cache.clear()
+            await client.send("T", b"7", properties={"n": "7"})
+            assert numbers(await waiting) == [7]
+
+    sockets.run(scenario())
+    assert parsed_on_loop == []
+
+
+def test_a_long_filter_is_read_in_a_thread_and_then_filters(
+    tmp_path: Path, parsed_on_loop: list[str]
+) -> None:
+    wide = one_of(1)
 
     async def scenario() -> None:
         async with sockets.running(tmp_path, **ON) as harness:
@@ -382,6 +464,6 @@ def test_a_long_filter_is_read_in_a_thread_and_then_filters(
             body = encode_check_client(CheckClient("c", "CG", subscription(broken, 6)))
             answer = await client.call(RequestCode.CHECK_CLIENT_CONFIG, None, body)
             assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-        assert threading.current_thread().name not in readers
 
     sockets.run(scenario())
+    assert parsed_on_loop == []

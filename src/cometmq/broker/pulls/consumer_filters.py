@@ -19,7 +19,7 @@ from cometmq.errors import BadFilter, Reject
 from cometmq.model.subscription import SQL92
 from cometmq.rules.filters import bloom_filter, tag_expressions
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
-from cometmq.store.property_filter import PropertyFilter
+from cometmq.store.property_filter import FilterNotReady, PropertyFilter
 from cometmq.wire.bodies import json_fields as shape
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import properties
@@ -66,9 +66,13 @@ class FilterCache:
 
     def require(self, expression: str) -> Sql92Filter | None:
         """Do as `find`; raises ExpressionNotParsed where parsing would block the loop."""
-        if len(expression) > LONG_CHARS and expression not in self._cache:
+        if len(expression) > LONG_CHARS and self.lacks(expression):
             raise ExpressionNotParsed(self, expression)
         return self.find(expression)
+
+    def lacks(self, expression: str) -> bool:
+        """Whether `find` would have to parse it."""
+        return expression not in self._cache
 
     async def parse_in_thread(self, expression: str) -> None:
         """Parse a long expression in a thread."""
@@ -91,7 +95,7 @@ class FilterCache:
             self._chars -= len(self._cache.popitem(last=False)[0]) + 1
 
 
-class ExpressionNotParsed(Exception):
+class ExpressionNotParsed(FilterNotReady):
     """A long expression must be parsed first, in a thread."""
 
     def __init__(self, filters: FilterCache, expression: str) -> None:
@@ -166,22 +170,34 @@ class ConsumerFilters:
         return self._cache.require(expression)
 
     def property_filter(self, expression: str, expression_type: str | None) -> PropertyFilter:
-        """The property filter of an expression; an invalid one matches nothing."""
+        """The property filter of an expression; an invalid one matches nothing.
+
+        Raises ExpressionNotParsed for a long one that has left the cache since it was `parsed`.
+        """
         known = expression if expression_type == SQL92 else ""
-        found = self._cache.find(known) if known else None
+        found = self._cache.require(known) if known else None
         if found is None:
             return PropertyFilter(lambda _raw: False, SCAN_MAX)
         matches = found.matches
         return PropertyFilter(lambda raw: matches(_property_of(raw)), _scan_max(found))
 
     def retry_filter(self, group: str) -> PropertyFilter:
-        """The filter of a group's retries: each is checked by the filter on its original topic."""
+        """The filter of a group's retries: each is checked by the filter on its original topic.
+
+        A read parses no more than one long filter would take; the next one goes on from there.
+        """
+        left = LONG_CHARS
 
         def accepts(raw: bytes) -> bool:
+            nonlocal left
             topic = properties.find(raw, b"RETRY_TOPIC") or b""
             entry = self._topics.get(topic.decode("utf-8", "replace"), {}).get(group)
             if entry is None or entry.expression_type != SQL92:
                 return True
+            if self._cache.lacks(entry.expression):
+                left -= len(entry.expression)
+                if left < 0:
+                    raise ExpressionNotParsed(self._cache, entry.expression)
             found = self._cache.find(entry.expression)
             return found is None or found.matches(_property_of(raw))
 

@@ -175,7 +175,7 @@ class PullHandler:
         begun_ms = self._monotonic_ms()
         try:
             got = self._reader.read(self._reader.cached, header, plan.message_filter)
-        except NotInMemory as missing:
+        except (NotInMemory, ExpressionNotParsed) as missing:
             return self._answer_cold(header, plan, request, connection, missing)
         return self._respond_or_hold(header, plan, got, begun_ms, request, connection)
 
@@ -185,9 +185,9 @@ class PullHandler:
         plan: ReadPlan,
         request: Command,
         connection: Connection,
-        missing: NotInMemory,
+        missing: NotInMemory | ExpressionNotParsed,
     ) -> HandlerResult:
-        """Answer after a thread has fetched what is not in memory."""
+        """Answer after a thread has fetched or parsed what the read lacks."""
         begun_ms = self._monotonic_ms()
         got = await self._read_cold(header, plan, connection, missing)
         if got is None:
@@ -199,7 +199,7 @@ class PullHandler:
         header: PullMessageRequestHeader,
         plan: ReadPlan,
         connection: Connection,
-        missing: NotInMemory,
+        missing: NotInMemory | ExpressionNotParsed,
     ) -> GetResult | None:
         """Read with the help of a thread; None when the connection closed meanwhile."""
         return await self._reader.read_cold(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.broker.pulls.consumer_filters import ExpressionNotParsed
 from cometmq.store.get_result import GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
 
@@ -74,33 +75,39 @@ class PullReader:
         self,
         header: PullMessageRequestHeader,
         message_filter: MessageFilter,
-        missing: NotInMemory,
+        missing: NotInMemory | ExpressionNotParsed,
         is_abandoned: Callable[[], bool],
     ) -> GetResult | None:
-        """Read after a thread has fetched `missing`, and whatever else is missing.
+        """Read after a thread has fetched or parsed `missing`, and whatever else is missing.
 
         None once `is_abandoned` says that nobody waits for the result.
         """
-        for _ in range(FETCHES_MAX):
-            await self._cold_reader.fetch(missing)
+        fetched = 0
+        while True:
+            fetched += 1
+            if isinstance(missing, NotInMemory):
+                await self._cold_reader.fetch(missing)
+            else:
+                await missing.parse_in_thread()
             if is_abandoned():
                 return None
             try:
-                return self.read(self.cached, header, message_filter)
-            except NotInMemory as more:
+                if fetched <= FETCHES_MAX:
+                    return self.read(self.cached, header, message_filter)
+                return await self._cold_reader.run(
+                    lambda context: self.read(context, header, message_filter, may_stop=True)
+                )
+            except (NotInMemory, ExpressionNotParsed) as more:
                 missing = more
-        return await self._cold_reader.run(
-            lambda context: self.read(context, header, message_filter, may_stop=True)
-        )
 
     def is_any_wanted(
         self, topic: str, queue_id: int, start: int, end: int, message_filter: MessageFilter
     ) -> bool:
         """Whether a message between the offsets is, or may be, wanted."""
         make = message_filter.new_property_filter
-        property_filter = make() if make else None
         try:
+            property_filter = make() if make else None
             got = self.cached.get(topic, queue_id, start, 1, 1, None, property_filter)
-        except NotInMemory:
+        except (NotInMemory, ExpressionNotParsed):
             return True
         return got.status is GetStatus.FOUND or got.next_offset < end

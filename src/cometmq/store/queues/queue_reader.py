@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.store.get_result import GetResult, GetStatus
 from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.property_filter import FilterNotReady
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY, FILLER_SIZE
 
@@ -160,6 +161,10 @@ class QueueReader:
             return not self._is_whole(log.read(phy_offset, size, cached_only), number, phy_offset)
         except NotInMemory:
             if judge.may_stop and scanned:
+                return None
+            raise
+        except FilterNotReady:
+            if scanned:
                 return None
             raise
 
