@@ -20,6 +20,7 @@ from cometmq.settings.keys import is_live, key_of
 from cometmq.settings.load import env_name_of
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
+from cometmq.settings.renamed_keys import RENAMED
 from cometmq.settings.store import StoreSettings
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
@@ -76,6 +77,16 @@ file, environment and options still win. The name server's port is `--namesrv-po
 """
 
 
+RENAMED_INTRO = """\
+## Renamed keys
+
+The old name works in this release, with one warning; given beside the present one, in one file,
+say, it is an error. A change while the role runs is written to the file under the present name.
+
+| Old name | Present name |
+|---|---|
+"""
+
 REFUSED_INTRO = """\
 ## Refused keys
 
@@ -103,6 +114,7 @@ def page() -> str:
     for title, role, kind in SECTIONS:
         rows = "".join(_rows(kind, role, java, seen))
         parts.append(f"## {title}\n\n{_HEAD}{rows}")
+    parts.append(RENAMED_INTRO + _renamed())
     parts += [REFUSED_INTRO + _refused(), NO_EFFECT_INTRO + _without_effect()]
     return "\n".join(parts)
 
@@ -147,6 +159,10 @@ def _standalone() -> str:
     ours = {key_of(field): _shown(field.default) for kind in kinds for field in fields(kind)}
     ours |= {key.removeprefix("broker."): shown for key, shown in COMMAND_DEFAULTS.items()}
     return "".join(f"| `{key}` | {ours[key]} | `{value}` |\n" for key, value in STANDALONE.items())
+
+
+def _renamed() -> str:
+    return "".join(f"| `{old}` | `{present}` |\n" for old, present in RENAMED.items())
 
 
 def _refused() -> str:

@@ -79,7 +79,7 @@ def page(name):
         (WIRE, NET.connections_max),
         (WIRE, NET.in_flight_total_max),
         (WIRE, STORE.max_message_bytes // MIB),
-        (WIRE, BROKER.parked_pulls_max),
+        (WIRE, BROKER.held_pulls_max),
         (WIRE, holds.HELD_PER_CONNECTION_MAX),
         (WIRE, held_pulls.SUSPEND_MS_MAX // 60_000),
         (RECOVER, STORE.unwritten_bytes_max // MIB),

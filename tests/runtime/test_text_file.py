@@ -29,7 +29,7 @@ def test_what_was_saved_is_read_and_what_was_before_is_kept_beside_it(tmp_path: 
 def test_bytes_that_are_no_utf_8_stay_as_they_are_when_another_line_changes(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_bytes(b"# caf\xe9\nbrokerPermission=6\n")
     file = TextFile(tmp_path / "broker.conf", SystemFiles())
-    file.save(edited(file.read(), {"brokerPermission": "4"}))
+    file.save(edited(file.read(), {"brokerPermission": "4"}, {}))
     assert (tmp_path / "broker.conf").read_bytes() == b"# caf\xe9\nbrokerPermission=4\n"
 
 

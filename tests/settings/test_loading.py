@@ -12,6 +12,7 @@ from cometmq.settings.keys import key_of
 from cometmq.settings.load import env_name_of, from_environment, from_options, from_text, load
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
+from cometmq.settings.renamed_keys import RENAMED
 from cometmq.settings.store import StoreSettings
 
 BROKER = (BrokerSettings, StoreSettings, NetSettings)
@@ -46,6 +47,53 @@ def test_later_layers_win_key_by_key() -> None:
     found = loaded.of(BrokerSettings)
     assert (found.listen_port, found.broker_name, found.region_id) == (3, "env", "file")
     assert found.bind_address == "127.0.0.1"
+
+
+@pytest.fixture
+def renamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if `heldPullsMax` had been called `formerKey`."""
+    monkeypatch.setitem(RENAMED, "formerKey", "heldPullsMax")
+
+
+@pytest.mark.usefixtures("renamed")
+def test_an_old_name_of_a_setting_counts_with_a_warning() -> None:
+    environment = {"COMETMQ_FORMER_KEY": "6"}
+    in_file = from_text("brokerId=0\nformerKey=5", "f.conf")
+    found = load(BROKER, in_file)
+    assert found.of(BrokerSettings).held_pulls_max == 5
+    said = "formerKey is called heldPullsMax now; release 0.2 drops the old name"
+    assert found.warnings == (f"f.conf:2: {said}",)
+    found = load(BROKER, in_file, from_environment(environment, BROKER))
+    assert found.of(BrokerSettings).held_pulls_max == 6
+    assert found.warnings[1:] == (f"environment variable COMETMQ_FORMER_KEY: {said}",)
+    with pytest.raises(SettingsError, match=r"f.conf:2: heldPullsMax is 0; it must be at least 1"):
+        load(BROKER, from_text("\nformerKey=0", "f.conf"))
+
+
+@pytest.mark.usefixtures("renamed")
+def test_a_setting_under_both_its_names_is_an_error_unless_one_overrides_the_other() -> None:
+    both = from_text("heldPullsMax=5\nformerKey=5", "f.conf")
+    with pytest.raises(SettingsError) as refused:
+        load(BROKER, both)
+    assert str(refused.value) == (
+        "f.conf:2: formerKey is the old name of heldPullsMax, which is given too (f.conf:1); "
+        "remove it"
+    )
+    for old, new in (both[::-1], both):
+        found = load(BROKER, [old], [new._replace(text="9")])
+        assert found.of(BrokerSettings).held_pulls_max == 9
+
+
+@pytest.mark.usefixtures("renamed")
+def test_an_old_name_that_a_role_does_not_have_is_unknown_to_it() -> None:
+    with pytest.raises(SettingsError, match="unknown setting formerKey"):
+        load([NamesrvSettings], from_text("formerKey=5", "f.conf"))
+
+
+def test_old_names_are_no_names_of_settings_and_present_ones_are() -> None:
+    keys = {key_of(field) for kind in ALL for field in dataclasses.fields(kind)}
+    assert set(RENAMED.values()) <= keys
+    assert not RENAMED.keys() & keys
 
 
 def test_a_key_of_a_broker_stands_in_one_class() -> None:

@@ -8,6 +8,7 @@ from cometmq.errors import SettingsError
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.properties import edited, parse
+from cometmq.settings.renamed_keys import RENAMED
 from cometmq.settings.store import StoreSettings
 from cometmq.settings.update import ForbiddenKeyError, table_of, update
 
@@ -64,11 +65,26 @@ def test_a_key_of_rocketmq_without_effect_is_a_warning() -> None:
 
 def test_an_edited_file_keeps_what_it_said_otherwise() -> None:
     text = "# mine\na = 1\r\nb: 2 \\\n  and more\n\n! old\na=3\nc 4"
-    assert edited(text, {"a": "9", "d": "new"}) == (
+    assert edited(text, {"a": "9", "d": "new"}, {}) == (
         "# mine\na=9\nb: 2 \\\n  and more\n\n! old\na=9\nc 4\nd=new\n"
     )
-    assert edited("", {"a": "1"}) == "a=1\n"
-    assert edited("b=1 \\\n 2\nc=3", {"b": "x"}) == "b=x\nc=3\n"
+    assert edited("", {"a": "1"}, {}) == "a=1\n"
+    assert edited("b=1 \\\n 2\nc=3", {"b": "x"}, {}) == "b=x\nc=3\n"
+
+
+def test_an_edited_file_has_the_present_name_of_what_was_changed() -> None:
+    text = "old=1\nother=2\n"
+    assert edited(text, {"new": "3"}, {"old": "new"}) == "new=3\nother=2\n"
+    assert edited(text, {"other": "3"}, {"old": "new"}) == "old=1\nother=3\n"
+
+
+def test_a_setting_is_changed_under_its_old_name_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RENAMED, "formerKey", "heldPullsMax")
+    found = update(SETTINGS, "formerKey=7\n")
+    assert found.values == {"heldPullsMax": "7"}
+    assert found.warnings == (
+        "the request:1: formerKey is called heldPullsMax now; release 0.2 drops the old name",
+    )
 
 
 _keys = st.text("abc", min_size=1, max_size=2)
@@ -79,5 +95,5 @@ _values = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_s
 
 @given(st.dictionaries(_keys, _values), st.dictionaries(_keys, _values))
 def test_what_was_edited_is_read_back(before: dict[str, str], values: dict[str, str]) -> None:
-    text = edited(edited("# first\n", before), values)
+    text = edited(edited("# first\n", before, {}), values, {})
     assert {entry.key: entry.value for entry in parse(text)} == {**before, **values}

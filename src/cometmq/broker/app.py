@@ -329,7 +329,7 @@ class Broker:
         state.groups.auto_create = settings.auto_create_subscription_group
         state.clients.silence_ms = settings.channel_expired_timeout_ms
         state.locks.live_ms = settings.queue_lock_expire_ms
-        state.held_requests.set_bounds(settings.parked_pulls_max, settings.held_pulls_per_queue_max)
+        state.held_requests.set_bounds(settings.held_pulls_max, settings.held_pulls_per_queue_max)
         if settings.broker_permission != before.broker_permission:
             state.topics.stamp()
 

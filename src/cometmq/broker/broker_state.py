@@ -122,7 +122,7 @@ class BrokerState:
         self.locks = QueueLocks(clock.monotonic_ms, settings.queue_lock_expire_ms)
         self.filters = _filters(environment)
         self.held_requests = HeldRequests(
-            settings.parked_pulls_max, settings.held_pulls_per_queue_max
+            settings.held_pulls_max, settings.held_pulls_per_queue_max
         )
         self.held_pulls = HeldPulls(self.held_requests, settings)
         self.stats = BrokerStats(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import Reject, SettingsError
 from cometmq.net.handler import Reply
 from cometmq.settings.properties import edited
+from cometmq.settings.renamed_keys import RENAMED
 from cometmq.settings.update import ForbiddenKeyError
 from cometmq.wire.codes import ResponseCode
 
@@ -77,6 +78,6 @@ class ConfigRequests:
     def _save(self, file: TextFile, values: dict[str, str]) -> None:
         """In a thread."""
         try:
-            file.save(edited(file.read(), values))
+            file.save(edited(file.read(), values, RENAMED))
         except OSError as error:
             raise self._not_written(file, error) from error

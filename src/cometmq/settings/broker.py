@@ -74,9 +74,7 @@ class BrokerSettings:
         note="how long they wait when long polling is off",
         live=True,
     )
-    parked_pulls_max: int = setting(
-        100_000, note="pulls that wait for messages, at most", live=True
-    )
+    held_pulls_max: int = setting(100_000, note="pulls that wait for messages, at most", live=True)
     held_pulls_per_queue_max: int = setting(
         10_000, note="pulls that wait for messages of one queue, at most", live=True
     )
@@ -166,8 +164,8 @@ class BrokerSettings:
         one_of(self, "broker_role", "ASYNC_MASTER")
         one_of(self, "broker_permission", 2, 4, 6)
         between(self, 0, 65_535, "listen_port")
-        at_least(self, 1, "default_topic_queue_nums", "parked_pulls_max")
-        at_least(self, 1, "held_pulls_per_queue_max")
+        at_least(self, 1, "default_topic_queue_nums")
+        at_least(self, 1, "held_pulls_max", "held_pulls_per_queue_max")
         at_least(self, 1, "register_broker_timeout_ms")
         at_least(self, 1, "short_polling_time_ms", "queue_lock_expire_ms")
         at_least(self, 1, "flush_delay_offset_interval_ms", "flush_consumer_offset_interval_ms")

@@ -17,10 +17,11 @@ from cometmq.errors import SettingsError
 from cometmq.settings.java_keys import HONOURED, JAVA_KEYS, NO_EFFECT
 from cometmq.settings.keys import BadValueError, key_of
 from cometmq.settings.properties import parse
+from cometmq.settings.renamed_keys import RENAMED, renaming
 from cometmq.settings.unsupported_keys import UNSUPPORTED, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 ENV_PREFIX = "COMETMQ_"
 _NEAR_ENOUGH = 0.6
@@ -62,8 +63,9 @@ class LoadedSettings:
 def load(kinds: Iterable[type], *layers: Iterable[RawSetting]) -> LoadedSettings:
     """Make one object of each class; a later layer overrides an earlier one, key by key.
 
-    Raises SettingsError for an unknown key (naming the nearest known one), for a bad value, and for
-    a value of one of RocketMQ's keys that asks for what CometMQ does not have.
+    Raises SettingsError for an unknown key (naming the nearest known one), for a bad value, for a
+    value of one of RocketMQ's keys that asks for what CometMQ does not have, and where a layer has
+    a setting under its old name and its present one.
     """
     kinds = tuple(kinds)
     known = _known(kinds)
@@ -71,7 +73,7 @@ def load(kinds: Iterable[type], *layers: Iterable[RawSetting]) -> LoadedSettings
     values: dict[str, Any] = {}
     places: dict[str, str] = {}
     for layer in layers:
-        for given in layer:
+        for given in _with_present_names(layer, known, warnings):
             if _is_ours(given, known, warnings):
                 values[given.key] = _value(given, known.types[given.key])
                 places[given.key] = given.where
@@ -113,7 +115,8 @@ def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> l
     are none of ours.
     """
     known = _known(tuple(kinds)).fields
-    keys = {key.lower(): key for key in (*known, *(JAVA_KEYS - HONOURED))}
+    old = [key for key, present in RENAMED.items() if present in known]
+    keys = {key.lower(): key for key in (*known, *old, *(JAVA_KEYS - HONOURED))}
     java = {key.lower() for key in HONOURED}
     found: list[RawSetting] = []
     for variable, text in environment.items():
@@ -156,6 +159,26 @@ def _known(kinds: tuple[type, ...]) -> KnownSettingKeys:
             fields.setdefault(key, []).append((kind, field.name))
             types[key] = hints[field.name]
     return KnownSettingKeys(fields, types)
+
+
+def _with_present_names(
+    layer: Iterable[RawSetting], known: KnownSettingKeys, warnings: list[str]
+) -> Iterator[RawSetting]:
+    """What a layer says, each setting under its present name."""
+    layer = tuple(layer)
+    places = {given.key: given.where for given in layer}
+    for given in layer:
+        present = RENAMED.get(given.key)
+        if present not in known.fields:
+            yield given
+            continue
+        if present in places:
+            raise SettingsError(
+                f"{given.where}: {given.key} is the old name of {present}, which is given too "
+                f"({places[present]}); remove it"
+            )
+        warnings.append(f"{given.where}: {renaming(given.key)}")
+        yield given._replace(key=present)
 
 
 def _is_ours(given: RawSetting, known: KnownSettingKeys, warnings: list[str]) -> bool:

@@ -37,14 +37,18 @@ def parse(text: str) -> list[PropertiesEntry]:
     ]
 
 
-def edited(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with these values: each in the place of the old one, or at the end."""
+def edited(text: str, values: Mapping[str, str], renamed: Mapping[str, str]) -> str:
+    """Return the text with these values: each in the place of the old one, or at the end.
+
+    `renamed`: old names of keys, and the present ones, which `values` has.
+    """
     lines, left = _LINE_END.split(text.removeprefix("\ufeff")), dict(values)
     if not lines[-1]:
         lines.pop()
     out: list[str] = []
     done = 0
     for start, stop, key, _ in _logical_lines(lines):
+        key = renamed.get(key, key)
         if key in values:
             out += [*lines[done:start], _line(key, values[key])]
             left.pop(key, None)

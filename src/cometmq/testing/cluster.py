@@ -38,6 +38,7 @@ _OLD_FIELD_NAMES = {
     "max_message_size": "max_message_bytes",
     "max_transfer_count_on_message_in_memory": "transfer_count_in_memory_max",
     "max_transfer_bytes_on_message_in_memory": "transfer_bytes_in_memory_max",
+    "parked_pulls_max": "held_pulls_max",
 }
 """Old names of fields that programs may still give, and the present ones."""
 

@@ -157,7 +157,7 @@ def test_a_reset_wakes_the_waiting_pull_and_tells_it_where_to_go() -> None:
 
 def test_too_many_waiting_pulls_are_refused_as_busy() -> None:
     async def scenario() -> None:
-        async with running(parked_pulls_max=2) as harness:
+        async with running(held_pulls_max=2) as harness:
             client = await harness.client()
             await client.send("T")
             waiting = [held_pull(client, "T", queue_id=queue) for queue in (1, 2)]
