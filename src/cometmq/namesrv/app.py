@@ -5,12 +5,12 @@ The only file of the package that makes objects of other packages. Java: Namesrv
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cometmq.errors import CometError, SettingsError
+from cometmq.errors import SettingsError
+from cometmq.namesrv.broker_notifier import BrokerNotifier
 from cometmq.namesrv.config_requests import NamesrvConfigRequests
 from cometmq.namesrv.kv_config import KvConfig, Table, encode
 from cometmq.namesrv.kv_requests import KvRequests
@@ -19,7 +19,6 @@ from cometmq.namesrv.route_registry import RouteRegistry
 from cometmq.namesrv.route_requests import RouteRequests
 from cometmq.namesrv.topic_list_requests import TopicListRequests
 from cometmq.net.address import join_address
-from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.server import RemotingServer
 from cometmq.runtime.background import BackgroundTasks
@@ -35,16 +34,12 @@ if TYPE_CHECKING:
 
     from cometmq.net.admission import Admission
     from cometmq.runtime.clock_and_file_protocols import Clock, Files
-    from cometmq.wire.command import Command
 
 
 log = logging.getLogger(__name__)
 
 FORGET_S = 1.0
 """Time between looks for topics of brokers that are gone, seconds."""
-
-CONNECT_S = 3.0
-"""How long it may take to connect to a broker that gets a one-way command, seconds."""
 
 
 class NameServer:
@@ -61,10 +56,12 @@ class NameServer:
         admission: Admission | None = None,
     ) -> None:
         time_slices = TimeSlices()
+        self._background = BackgroundTasks("name server")
+        notifier = BrokerNotifier(self._background)
         self._settings = settings
         self._routes = routes
         self._registrations = RegistrationRequests(
-            routes, kv, settings, clock.monotonic_ms, self._send_oneway, time_slices
+            routes, kv, settings, clock.monotonic_ms, notifier.send, time_slices
         )
         route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms, time_slices)
         topic_lists = TopicListRequests(routes, settings, time_slices)
@@ -82,10 +79,8 @@ class NameServer:
             *KvRequests(kv).endpoints(),
             *NamesrvConfigRequests(live, conf).endpoints(),
         ]
-        self._pool = ChannelPool()
         self._dispatcher = RequestDispatcher(endpoints, admission=admission)
         self._server = RemotingServer(self._dispatcher, net, monotonic_s=clock.monotonic_s)
-        self._background = BackgroundTasks("name server")
         self.port = 0
         """The port listened on, once started."""
 
@@ -141,17 +136,6 @@ class NameServer:
         await self._background.stop()
         self._dispatcher.stop()
         await self._server.stop()
-        await self._pool.close()
-
-    def _send_oneway(self, addr: str, command: Command) -> None:
-        self._background.spawn(self._try_to_send(addr, command), name=f"word to {addr}")
-
-    async def _try_to_send(self, addr: str, command: Command) -> None:
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                (await self._pool.channel(addr)).oneway(command)
-        except (CometError, TimeoutError) as error:
-            log.warning("cannot notify the broker at %s of its lowest broker id: %s", addr, error)
 
 
 def _open_kv(path: str, files: Files) -> KvConfig:

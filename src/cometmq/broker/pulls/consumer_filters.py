@@ -96,7 +96,7 @@ class FilterCache:
 
 
 class ExpressionNotParsed(FilterNotReady):
-    """A long expression must be parsed first, in a thread."""
+    """An expression must be parsed first, in a thread: here it would take too long."""
 
     def __init__(self, filters: FilterCache, expression: str) -> None:
         super().__init__(f"an expression of {len(expression)} characters")
@@ -184,7 +184,8 @@ class ConsumerFilters:
     def retry_filter(self, group: str) -> PropertyFilter:
         """The filter of a group's retries: each is checked by the filter on its original topic.
 
-        A read parses no more than one long filter would take; the next one goes on from there.
+        Raises ExpressionNotParsed for a long one, and where it has parsed `LONG_CHARS` characters:
+        a read may ask about many topics.
         """
         left = LONG_CHARS
 
