@@ -143,7 +143,8 @@ def run_both(case: PlannedCase, dies: str = "") -> None:
             pass
         query.run_batch()  # the planner learns that the last batch is done, and commits
     case.judge(pushed, handled)
-    assert committed(case.live, handled, case.topic) == len(case.plan.bodies)
+    at = committed(case.live, handled, case.topic)
+    assert at == len(case.plan.bodies), at
 
 
 def run_both_on_spark(spark: SparkSession, case: PlannedCase) -> None:
@@ -171,4 +172,5 @@ def run_both_on_spark(spark: SparkSession, case: PlannedCase) -> None:
         until(lambda: case.is_over(pushed), WAIT_S)
     step()
     case.judge(pushed, handled)
-    assert committed(case.live, handled, case.topic) == len(case.plan.bodies)
+    at = committed(case.live, handled, case.topic)
+    assert at == len(case.plan.bodies), at

@@ -203,6 +203,8 @@ class ScriptedBroker:
                     return
                 asked = [Command.decode(frame) for frame in decoder.feed(chunk or b"")]
                 waiting, held = [*held, *asked], []
+                commits = [one for one in asked if one.code == RequestCode.UPDATE_CONSUMER_OFFSET]
+                began = bool(self.script.committed)
                 for one in waiting:
                     if self._holds(one):
                         held.append(one)
@@ -214,6 +216,8 @@ class ScriptedBroker:
                         connection.sendall(answer.encode())
                     except OSError:
                         return
+                if commits and not began:  # Apache's broker keeps one of those that came at once
+                    self.script.committed = dict([*self.script.committed.items()][-1:])
 
     def _holds(self, asked: Command) -> bool:
         """Whether this is a pull that waits at the end of its queue, or a send that is to wait."""

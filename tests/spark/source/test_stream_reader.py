@@ -280,6 +280,16 @@ def test_offsets_are_committed_once_their_batch_is_complete() -> None:
         assert script.codes.count(15) == before == 2
 
 
+def test_first_commits_are_kept_by_a_broker_that_forgets_one_of_two_at_once() -> None:
+    script = Script().fill(0, 10).fill(1, 20).fill(2, 30)
+    with ScriptedBroker(script) as scripted:
+        reader = reader_of(scripted, commitOffsets="true", group="report")
+        end = reader.latestOffset(reader.initialOffset())
+        assert script.committed == {0: 0, 1: 0, 2: 0}
+        reader.latestOffset(end)
+        assert script.committed == {0: 10, 1: 20, 2: 30}
+
+
 def test_an_option_that_is_wrong_for_a_stream_is_raised_by_the_first_hook() -> None:
     refused = RefusedStreamReader(SettingsError("no end"))
     for hook in (refused.initialOffset, refused.latestOffset, refused.partitions):

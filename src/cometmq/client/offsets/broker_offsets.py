@@ -7,6 +7,7 @@ Java: MQClientAPIImpl.queryConsumerOffset, updateConsumerOffset, getMaxOffset, s
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError
@@ -38,6 +39,8 @@ class BrokerOffsets:
         """`timeout_s` is for each request; None: the session's."""
         self._session = session
         self._timeout_s = timeout_s
+        self._first_commits: dict[tuple[str, str, str], asyncio.Lock] = {}
+        self._begun: set[tuple[str, str, str]] = set()
 
     async def committed(
         self, group: str, queue: MessageQueue, *, set_zero_if_not_found: bool | None = False
@@ -62,10 +65,20 @@ class BrokerOffsets:
             raise
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Commit an offset for a group and wait for the response."""
-        addr = self._session.routes.master_addr(queue.broker_name)
-        command = _commit_command(group, queue, offset, oneway=False)
-        await self._session.call_checked(addr, command, self._timeout_s)
+        """Commit an offset for a group and wait for the response.
+
+        The first of a group in a topic at a broker is answered before the next ones are sent:
+        Apache's broker makes the table of their offsets then, and of two commits that make one at
+        the same time it forgets the first (ConsumerOffsetManager.commitOffset).
+        """
+        place = (group, queue.topic, queue.broker_name)
+        if place not in self._begun:
+            async with self._first_commits.setdefault(place, asyncio.Lock()):
+                if place not in self._begun:
+                    await self._commit(group, queue, offset)
+                    self._begun.add(place)
+                    return
+        await self._commit(group, queue, offset)
 
     def commit_oneway(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Commit an offset without a response, if there is a connection. Raises RemotingError."""
@@ -96,6 +109,11 @@ class BrokerOffsets:
             timestamp=timestamp_ms,
         )
         return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        addr = self._session.routes.master_addr(queue.broker_name)
+        command = _commit_command(group, queue, offset, oneway=False)
+        await self._session.call_checked(addr, command, self._timeout_s)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
         addr = self._session.routes.master_addr(queue.broker_name)

@@ -52,6 +52,7 @@ class ClusterClient:
         self._routes = TopicRoutes(options)
         self._positions = QueuePositions(options, self._routes)
         self._was_known = False
+        self._committed_at: set[tuple[str, str]] = set()
         self.arrivals = ArrivalWatch(options, self._address)
         """Waits for messages without asking again and again."""
 
@@ -122,7 +123,11 @@ class ClusterClient:
         }
 
     def commit(self, offsets: QueueOffsets) -> None:
-        """Store offsets of the option `group` at the brokers; raises after `retryForMs`."""
+        """Store offsets of the option `group` at the brokers; raises after `retryForMs`.
+
+        The first commit in a topic at a broker is answered before the others are sent: of two
+        first ones at once Apache's broker forgets one (ConsumerOffsetManager.commitOffset).
+        """
 
         def header(queue: MessageQueue) -> Header:
             return UpdateConsumerOffsetRequestHeader(
@@ -132,7 +137,11 @@ class ClusterClient:
                 commit_offset=offsets[queue],
             )
 
-        self.ask_each(offsets, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        ahead = {(queue.topic, queue.broker_name): queue for queue in offsets}
+        first = {queue for place, queue in ahead.items() if place not in self._committed_at}
+        for some in (first, offsets.keys() - first):
+            self.ask_each(some, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        self._committed_at |= ahead.keys()
 
     def ask_each(
         self,
