@@ -9,9 +9,11 @@ at random: the first N of an order that the seed (0 where none is given) determi
 noticed is kept with its change in tests/mutants/ROOM.json, where a reason can be given why that is
 right; a reason stays with its change from run to run. The words of messages are not counted.
 Files that were not part of the run keep their figures. The mutants of a run stay in .mutants/ROOM,
-so a second run starts where the first one was stopped, and tries again what survived. Programs that
-a test starts run the code as it is: what happens only there is judged by tests/crash, not here. The
-tests marked `powercut` do not run: they take longest, and the other power cuts are like them.
+so a second run starts where the first one was stopped, and tries again what survived. Of all
+mutants, mutmut runs the tests that call the function; programs that a test starts run the code as
+it is then. Of a sample, one process runs all tests of the room (mutant_sample.py): for a large room
+that is much less work. The tests marked `powercut` do not run: they take longest, and the other
+power cuts are like them.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
-from random import Random
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
+
+from mutant_sample import MutatedSource, SampleRun, draw  # noqa: E402
 
 from oracle_runs import commit_under_test  # noqa: E402
 
@@ -38,7 +43,7 @@ RESULTS = ROOT / "tests" / "mutants"
 
 ROOMS = {
     "rules": (["src/cometmq/rules"], ["tests/rules"]),
-    "store": (["src/cometmq/store"], ["tests/store", "tests/runtime", "tests/crash"]),
+    "store": (["src/cometmq/store"], ["tests/store"]),
     "files": (["src/cometmq/runtime"], ["tests/runtime", "tests/crash"]),
     "locks": (
         [
@@ -110,16 +115,6 @@ def forget_survivors(place: Path) -> None:
         meta.write_text(json.dumps(known))
 
 
-def draw(place: Path, patterns: list[str], number: int, seed: int) -> list[str]:
-    """The mutants of a sample that are still to be tried."""
-    codes: dict[str, int | None] = {}
-    for _, known in results_of(place, patterns):
-        codes |= known
-    drawn = sorted(codes)
-    Random(seed).shuffle(drawn)
-    return [mutant for mutant in drawn[:number] if codes[mutant] is None]
-
-
 def results_of(place: Path, patterns: list[str]) -> list[tuple[str, dict[str, int | None]]]:
     """Each source with the exit codes of the tests by mutant; None: not tried."""
     found = []
@@ -179,7 +174,30 @@ def collect(
     return files, alive
 
 
-def record(room: str, place: Path, patterns: list[str], run: dict[str, str | int]) -> None:
+def survivors_of(
+    place: Path, files: dict[str, dict[str, int]], alive: dict[str, tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """The functions and changes of the mutants that live; those of words alone do not count."""
+    found: list[dict[str, Any]] = []
+    os.chdir(place)
+    for mutant, (source, kind) in alive.items():
+        function, change = function_of(mutant), change_of(source, mutant)
+        if in_text_only(change):
+            files[source][kind] -= 1
+            files[source]["mutants"] -= 1
+            continue
+        module = module_of(source)
+        name = f"{module}:{function.removeprefix(module + '.')}"
+        found.append({"function": name, "change": change})
+    return found
+
+
+def record(
+    room: str,
+    files: dict[str, dict[str, int]],
+    survivors: list[dict[str, Any]],
+    run: dict[str, str | int],
+) -> None:
     """Write what the run found over what is known of the same files.
 
     `run`: its commit, and the seed where a sample was drawn.
@@ -191,25 +209,13 @@ def record(room: str, place: Path, patterns: list[str], run: dict[str, str | int
         for old in known["survivors"]
         if "reason" in old
     }
-    files, alive = collect(place, patterns)
-    if not files:
-        sys.exit(f"no mutant was tried in {room}: look at {place}/progress and at the patterns")
+    for found in survivors:
+        if reason := reasons.get((found["function"], *found["change"])):
+            found["reason"] = reason
     modules = {module_of(path) for path in files}
-    survivors = [
+    survivors += [
         old for old in known["survivors"] if old["function"].partition(":")[0] not in modules
     ]
-    os.chdir(place)
-    for mutant, (source, kind) in alive.items():
-        function, change = function_of(mutant), change_of(source, mutant)
-        if in_text_only(change):
-            files[source][kind] -= 1
-            files[source]["mutants"] -= 1
-            continue
-        module = module_of(source)
-        found = {"function": f"{module}:{function.removeprefix(module + '.')}", "change": change}
-        if reason := reasons.get((found["function"], *change)):
-            found["reason"] = reason
-        survivors.append(found)
     run["date"] = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
     known["files"] |= {path: counts | run for path, counts in files.items()}
     known["files"] = dict(sorted(known["files"].items()))
@@ -220,10 +226,10 @@ def record(room: str, place: Path, patterns: list[str], run: dict[str, str | int
         sys.stdout.write(f"{path} {counts}\n")
 
 
-def run(place: Path, mutants: list[str]) -> int:
-    """Have mutmut try mutants (none: all that were not tried yet); its exit code."""
+def run(place: Path) -> int:
+    """Have mutmut try all mutants that were not tried yet; its exit code."""
     children = os.environ.get("CHILDREN", "2")
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", children, *mutants]
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", children]
     with (place / "progress").open("wb") as progress:
         shown = None if sys.stdout.isatty() else progress
         return subprocess.run(
@@ -231,11 +237,38 @@ def run(place: Path, mutants: list[str]) -> int:
         ).returncode
 
 
-def run_sample(place: Path, patterns: list[str], number: int, seed: int) -> int:
-    """Have mutmut try a sample; its exit code."""
-    run(place, ["none of them"])  # it makes the mutants, and ends for want of one of that name
-    mutants = draw(place, patterns, number, seed)
-    return run(place, mutants) if mutants else 0
+def run_sample(
+    place: Path, room: str, patterns: list[str], number: int, seed: int
+) -> tuple[dict[str, dict[str, int]], list[dict[str, Any]]]:
+    """Try a sample; the figures of each file of which one was drawn, and the survivors."""
+    sources = {
+        source: MutatedSource(ROOT, source)
+        for source in sources_of(room)
+        if any(fnmatch(source, pattern) for pattern in patterns or ["*"])
+    }
+    counted = (one for one in draw(sources, seed) if not in_text_only(one.change))
+    drawn = list(islice(counted, number))
+    judged = SampleRun(place, ROOMS[room][1]).try_all(drawn)
+    files: dict[str, dict[str, int]] = {}
+    for source in sorted({mutant.source for mutant in drawn}):
+        kinds = Counter(judged[mutant.key] for mutant in drawn if mutant.source == source)
+        total = len(sources[source])
+        files[source] = {"mutants": total, **kinds, "unfinished": total - kinds.total()}
+    survivors = [
+        {"function": mutant.function, "change": mutant.change}
+        for mutant in drawn
+        if judged[mutant.key] == "survived"
+    ]
+    return files, survivors
+
+
+def sources_of(room: str) -> list[str]:
+    """The files of a room."""
+    found: list[str] = []
+    for path in ROOMS[room][0]:
+        inside = sorted((ROOT / path).rglob("*.py"))
+        found += [str(each.relative_to(ROOT)) for each in inside] or [path]
+    return found
 
 
 def main() -> None:
@@ -249,12 +282,17 @@ def main() -> None:
     commit = commit_under_test()  # the one that is copied; later ones may come meanwhile
     place = prepare(asked.room, asked.patterns)
     facts: dict[str, str | int] = {"commit": commit}
+    ended = 0
     if asked.sample:
         facts["seed"] = asked.seed
-        ended = run_sample(place, asked.patterns, asked.sample, asked.seed)
+        files, found = run_sample(place, asked.room, asked.patterns, asked.sample, asked.seed)
     else:
-        ended = run(place, [])
-    record(asked.room, place, asked.patterns, facts)
+        ended = run(place)
+        files, alive = collect(place, asked.patterns)
+        if not files:
+            sys.exit(f"no mutant was tried: look at {place}/progress and at the patterns")
+        found = survivors_of(place, files, alive)
+    record(asked.room, files, found, facts)
     sys.exit(ended)
 
 
