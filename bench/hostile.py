@@ -245,6 +245,27 @@ def many_keys(broker: int, _namesrv: int, until: float) -> None:
             ask(link, RequestCode.SEND_MESSAGE_V2, header, b"x")
 
 
+def different_keys(broker: int, _namesrv: int, until: float) -> None:
+    """Messages of 1,000 keys that no other has."""
+    with dial(broker) as link:
+        for turn in count():
+            keys = " ".join([f"key-{turn}-{number}" for number in range(1_000)])
+            header = send_header(TOPIC, properties=properties.encode({"KEYS": keys}).decode())
+            ask(link, RequestCode.SEND_MESSAGE_V2, header, b"x")
+            if time.monotonic() > until:
+                return
+
+
+def long_keys(broker: int, _namesrv: int, until: float) -> None:
+    """Messages whose key, id or tag has 30,000 letters."""
+    texts = [{name: "k" * 30_000} for name in ("KEYS", "UNIQ_KEY", "TAGS")]
+    headers = [send_header(TOPIC, properties=properties.encode(text).decode()) for text in texts]
+    with dial(broker) as link:
+        while time.monotonic() < until:
+            for header in headers:
+                ask(link, RequestCode.SEND_MESSAGE_V2, header, b"x")
+
+
 def many_sends(broker: int, _namesrv: int, until: float) -> None:
     """400 connections, each with 200 messages of its own header at a time, and no rest."""
     links = []
@@ -316,7 +337,16 @@ def large_bodies(broker: int, namesrv: int, until: float) -> None:
 
 _ALL = (
     *(calm, busy_core, unfinished_frames, large_batches, held_pulls, offsets, tables),
-    *(registrations, many_keys, many_sends, new_connections, large_answers, large_bodies),
+    *(
+        registrations,
+        many_keys,
+        different_keys,
+        long_keys,
+        many_sends,
+        new_connections,
+        large_answers,
+        large_bodies,
+    ),
 )
 ATTACKS = {each.__name__.replace("_", " "): each for each in _ALL}
 

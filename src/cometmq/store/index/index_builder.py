@@ -13,7 +13,7 @@ from struct import Struct, error
 from typing import NamedTuple, Protocol, TypeVar
 
 from cometmq.store.log.log_reader import PLACE_BYTES, record_places
-from cometmq.wire.java_hash import java_hash
+from cometmq.wire.java_hash import hash_from, java_hash
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 from cometmq.wire.records.index_file_layout import stored_hash
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 16
 KEYS_MAX = 1024
 """Keys of one message that are indexed, so that one message costs no more than about 1 ms."""
-_HASHES_MAX = 2048
-"""Entries after which a read ends, however few records they are of."""
+_HASHES_A_RECORD = 8
+"""Keys of one record on average after which a read ends, however few records it found."""
 _HEAD_BYTES = 128
 _TAIL_BYTES = 40_000
 """More than topic and properties of one record can take."""
@@ -40,6 +40,7 @@ _flag_of = Struct(">i").unpack_from
 _time_of = Struct(">q").unpack_from
 _short_of = Struct(">h").unpack_from
 _find = properties.find
+_run = hash_from
 _K = TypeVar("_K")
 
 
@@ -145,7 +146,8 @@ class KeyedRecordReader:
         room = self._file_bytes - at % self._file_bytes
         chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at), cached_only)
         index = hashes = 0
-        while len(found) < count and hashes < _HASHES_MAX and len(chunk) - index >= 8:
+        hashes_max = count * _HASHES_A_RECORD
+        while len(found) < count and hashes < hashes_max and len(chunk) - index >= 8:
             size, magic = _prefix(chunk, index)
             if magic not in _MAGICS or not stored.FIXED_BYTES <= size <= room - index - 8:
                 if magic == stored.MAGIC_BLANK and size == room - index:
@@ -196,13 +198,6 @@ def _behind_damage(chunk: bytes, at: int) -> int:
         return places[0] - at
     is_last = len(chunk) < CHUNK_BYTES  # else a record may begin in its last bytes
     return len(chunk) if is_last else len(chunk) - PLACE_BYTES
-
-
-def _run(value: int, data: bytes) -> int:
-    """Java's hash taken on from `value` over ASCII bytes, as 32 bits."""
-    for unit in data:
-        value = value * 31 + unit
-    return value & _MASK
 
 
 def _hash(seed: int, key: bytes) -> int:

@@ -177,8 +177,8 @@ class IndexFile:
     def _read_page(self, number: int) -> bytearray:
         start = number * _PAGE
         length = min(_PAGE, self._file_layout.entries_at - start)
-        page = bytearray(self.segment.open().read(start, length))
-        return page.ljust(length, b"\0")
+        raw = self.segment.open().read(start, length)
+        return bytearray(raw.ljust(length, b"\0"))  # a full one is not copied by that
 
     def head_of(self, hashed: int) -> int:
         """The newest entry of a hash's slot; -1 when only the file knows."""
