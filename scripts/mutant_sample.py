@@ -180,7 +180,7 @@ class SampleRun:
                 env=environment,
                 stdout=file,
                 stderr=file,
-                start_new_session=True,
+                process_group=0,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             )
             code = _wait(started)

@@ -163,3 +163,16 @@ def test_every_target_of_make_that_the_pages_call_exists():
     targets = set(re.findall(r"^(\w+):", page("Makefile"), re.MULTILINE))
     for name in ("README.md", "CONTRIBUTING.md", "docs/start.md", "docs/guide/testing.md"):
         assert set(re.findall(r"(?:^|`)make (\w+)", page(name), re.MULTILINE)) <= targets
+
+
+def test_every_bound_on_the_page_of_limits_has_a_test():
+    text = page("docs/operate/limits.md")
+    tables = re.findall(r"^\| (\w+ \| .*) \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert [head.partition(" |")[0] for head, _ in tables] == ["What", "Together", "What"]
+    rows = [[row[2:-2].split(" | ") for row in found.splitlines()] for _, found in tables]
+    assert [row[0] for row in rows[0] + rows[1]] == [row[0] for row in rows[2]]
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    named = [re.findall(r"`(test_\w+)`", row[1]) for row in rows[2]]
+    assert all(named), "a bound without a test"
+    known = set(re.findall(r"^def (test_\w+)", tests, re.MULTILINE))
+    assert sorted({name for names in named for name in names} - known) == []

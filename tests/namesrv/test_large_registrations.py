@@ -335,6 +335,34 @@ def test_no_piece_of_a_compressed_registration_is_long() -> None:
             read(data, is_compressed=True)
 
 
+def test_no_more_than_a_bound_of_a_compressed_registration_is_inflated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = compressed(*[b"T%d 1 1 6" % number for number in range(900)])
+    assert read(data, is_compressed=True) is not None
+    monkeypatch.setattr(registration_reader, "INFLATED_BYTES_MAX", 5_000)
+    with pytest.raises(ProtocolError):
+        read(data, is_compressed=True)
+
+
+def test_permissions_of_very_many_topics_change_while_others_are_served() -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            good, bad = await connect(server.address), await connect(server.address)
+            await register(good, "good", "fine", brokerName="g", brokerAddr="10.0.0.9:1")
+            fields = {**WHO, "brokerName": "bad"}
+            body = registration(*many(20_000))
+            assert (await ask(bad, RequestCode.REGISTER_BROKER, body, **fields)).code == 0
+            code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+            work = asyncio.ensure_future(ask(bad, code, brokerName="bad"))
+            assert await answers_during(work, good) >= 5
+            assert work.result().ext["wipeTopicCount"] == "20000"
+            for channel in (good, bad):
+                channel.close()
+
+    run(scenario())
+
+
 def test_no_name_of_a_registration_is_long() -> None:
     long = "t" * 1_025
     for body in (registration(long, "u"), registration(long, *many(900))):

@@ -438,6 +438,9 @@ def test_settings_are_returned_and_changed_all_or_none() -> None:
             assert code == ResponseCode.NO_PERMISSION
             code, _ = await update(channel, "listenPort=1")
             assert code == ResponseCode.SYSTEM_ERROR
+            code, remark = await update(channel, "#" * 65_537)
+            assert code == ResponseCode.SYSTEM_ERROR
+            assert "the limit is 65536" in str(remark)
             listing = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             assert (await ask(channel, listing)).code == ResponseCode.SUCCESS
             kept = "kept until the name server stops: it was started without a settings file"

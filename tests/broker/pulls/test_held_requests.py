@@ -99,10 +99,12 @@ def held(
     *keys: Hashable,
     timeout_ms: int = 1000,
     least: int = 0,
+    kept_bytes: int = 0,
 ) -> GroupWatch:
     command = request(9999, len(connection.held) + len(connection.answers))
     watch = GroupWatch(command, connection, *keys)
     watch.least = least
+    watch.kept_bytes = kept_bytes
     table.hold(watch, timeout_ms)
     connection.expect(command)
     return watch
@@ -212,21 +214,26 @@ def test_keys_that_are_gone_wake_all_that_wait_on_one_of_them() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("bound", ["in all", "per connection", "per connection and key"])
+@pytest.mark.parametrize("bound", ["in all", "bytes", "per connection", "per connection and key"])
 def test_beyond_a_bound_a_request_is_refused(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_requests, "HELD_PER_CONNECTION_MAX", 4)
     monkeypatch.setattr(held_requests, "HELD_PER_KEY_MAX", 3)
+    monkeypatch.setattr(held_requests, "HELD_BYTES_MAX", 100)
 
     async def scenario() -> None:
         table, connection = HeldRequests(2 if bound == "in all" else 100, 100), FakeConnection()
+        kept_bytes = 0
         if bound == "in all":
             waiting = [held(table, FakeConnection(), GROUP) for _ in range(2)]
+        elif bound == "bytes":
+            waiting = [held(table, FakeConnection(), ("group", 1), kept_bytes=99)]
+            kept_bytes = 2
         elif bound == "per connection":
             waiting = [held(table, connection, ("group", number)) for number in range(4)]
         else:
             waiting = [held(table, connection, ("topic", "A"), GROUP) for _ in range(3)]
         with pytest.raises(Reject) as refused:
-            held(table, connection, GROUP)
+            held(table, connection, GROUP, kept_bytes=kept_bytes)
         assert refused.value.code == ResponseCode.SYSTEM_BUSY
         assert table.count == len(waiting)
         table.close()
