@@ -1,11 +1,11 @@
 """Hot. How long the frames of all connections are handled in one iteration of the loop.
 
 Whatever comes when that time is over waits: first, in the order in which they came, connections
-that brought something and were not looked at yet, each for a short while; then, one after the
-other, those that had their while and have more. So who asks little is served soon, however many
-connections ask for much.
-Refuses to know sockets and frames. Invariant: while any connection that was not looked at waits,
-nobody is served before it.
+that brought a little and were not looked at yet, each for a short while; then those that brought
+much and were not looked at either; then, one after the other, those that had their while and have
+more. So who asks little is served soon, however many connections ask for much, and be it all at
+once. Of each kind at least one is served in an iteration.
+Refuses to know sockets and frames.
 Java: none; its threads share the processors.
 """
 
@@ -24,6 +24,10 @@ FIRST_SHARE_S = 0.0002
 """How long a connection that waited is served before all others that wait were served."""
 
 
+LITTLE_BYTES = 2048
+"""A request or a few: connections that bring no more go before those that bring much."""
+
+
 class WaitingConnection(Protocol):
     """A connection, as far as it matters here."""
 
@@ -38,7 +42,7 @@ class WaitingConnection(Protocol):
 class IterationBudget:
     """The time that the connections of one server share. Belongs to its loop."""
 
-    __slots__ = ("_call_soon", "_has_turned", "_more", "_new", "now", "until")
+    __slots__ = ("_call_soon", "_has_turned", "_little", "_more", "_much", "now", "until")
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], now: Callable[[], float]
@@ -49,7 +53,8 @@ class IterationBudget:
         """When whoever has something to handle asks `is_over`."""
         self._call_soon = call_soon
         self._has_turned = True
-        self._new: deque[WaitingConnection] = deque()
+        self._little: deque[WaitingConnection] = deque()
+        self._much: deque[WaitingConnection] = deque()
         self._more: deque[WaitingConnection] = deque()
 
     def is_over(self) -> bool:
@@ -57,14 +62,18 @@ class IterationBudget:
 
         Else a new span of time has begun: it may begin within an iteration, once.
         """
-        if self._new or not self._has_turned:
+        if self._little or self._much or not self._has_turned:
             return True
         self._begin(self.now() + BUDGET_S)
         return False
 
-    def wait(self, connection: WaitingConnection, *, is_new: bool) -> None:
-        """Have a connection go on in a later iteration; it is new if nobody has looked at it."""
-        (self._new if is_new else self._more).append(connection)
+    def wait(self, connection: WaitingConnection, *, is_new: bool, brought: int = 0) -> None:
+        """Have a connection go on in a later iteration.
+
+        It is new if nobody has looked at it; `brought`: the bytes that wait to be looked at then.
+        """
+        first = self._little if brought <= LITTLE_BYTES else self._much
+        (first if is_new else self._more).append(connection)
         if self._has_turned:
             self._begin(self.until)
 
@@ -76,20 +85,23 @@ class IterationBudget:
     def _turn(self) -> None:
         """Serve those that wait: called before the sockets of the next iteration are read."""
         self._has_turned = True
-        new, more, now = self._new, self._more, self.now
-        if not (new or more):
+        little, much, more, now = self._little, self._much, self._more, self.now
+        if not (little or much or more):
             return
-        begun = now()
-        until = begun + BUDGET_S
-        while new and now() < until:
-            connection = new.popleft()
-            if connection.go_on(now() + FIRST_SHARE_S):
-                more.append(connection)
+        until = now() + BUDGET_S
+        for new in (little, much):
+            while new:
+                connection = new.popleft()
+                if connection.go_on(now() + FIRST_SHARE_S):
+                    more.append(connection)
+                if now() >= until:
+                    break
         for _ in range(len(more)):
             connection = more.popleft()
             if connection.go_on(until):
                 more.append(connection)
             if now() >= until:
                 break
-        if new or more:  # what comes meanwhile has a share of its own, unless new ones wait
-            self._begin(now() + (0.0 if new else BUDGET_S))
+        is_new_left = little or much
+        if is_new_left or more:  # what comes meanwhile has a share of its own, unless new ones wait
+            self._begin(now() + (0.0 if is_new_left else BUDGET_S))

@@ -150,7 +150,7 @@ class ServerProtocol(asyncio.Protocol):
         self._transport.pause_reading()
         if not self._is_waiting:
             self._is_waiting = True
-            self._budget.wait(self, is_new=is_new)
+            self._budget.wait(self, is_new=is_new, brought=len(self._late))
 
     def _handle(self, until: float) -> bool:
         """Handle what has come, in order, until then; whether there was no time for all of it."""
