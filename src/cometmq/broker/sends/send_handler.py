@@ -18,6 +18,7 @@ from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutStatus
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from cometmq.wire.records.message_batch import BatchColumns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from cometmq.settings.store import StoreSettings
     from cometmq.store.put_result import PutResult
     from cometmq.wire.command import Command
-    from cometmq.wire.records.message_batch import BatchItem
 
 
 LARGE_BATCH_REST_S = 0.1
@@ -159,9 +159,9 @@ class SendHandler:
         began = loop.time()
         try:
             config = self.check.admit(header)  # its topic may have been deleted meanwhile
-            items: list[BatchItem] = []
+            items = BatchColumns([], [], [])
             for part in self._batch_writer.decode_large(body):
-                items += part
+                items.add(part)
                 await asyncio.sleep(0)
             began = loop.time()
             return self._put_batch(header, config, items, connection)
@@ -175,7 +175,7 @@ class SendHandler:
         self,
         header: SendMessageRequestHeader,
         config: TopicConfig,
-        items: list[BatchItem],
+        items: BatchColumns,
         connection: Connection,
     ) -> Reply:
         queue_id = self.check.queue_of(header, config)

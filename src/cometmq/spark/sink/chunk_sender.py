@@ -65,7 +65,9 @@ class ChunkSender:
     async def _find_queues(self, chunk: RowChunk) -> None:
         """Have the queues of every topic of the chunk; refuse the rows for unknown topics."""
         refused = chunk.refused
-        wanted = {topic for at, topic in enumerate(chunk.topics) if at not in refused}
+        wanted = set(chunk.topics)
+        if refused:
+            wanted = {topic for at, topic in enumerate(chunk.topics) if at not in refused}
         new = wanted - self._queues.keys() - self._unknown.keys()
         for topic, error in zip(new, await asyncio.gather(*map(self._find, new)), strict=True):
             if error is not None:

@@ -254,7 +254,8 @@ class _Records:
 
     def _damaged(self, bodies: pa.Array) -> NDArray[np.bool_]:
         """Which bodies are not what their checksums say; DamagedMessage where that is an error."""
-        sums = np.fromiter(map(crc32, self._pieces(bodies)), np.int64, len(self))
+        pieces = bodies.to_numpy(zero_copy_only=False).tolist()  # measured: slices take five times
+        sums = np.fromiter(map(crc32, pieces), np.int64, len(self))
         damaged: NDArray[np.bool_] = (sums & CRC_MASK) != self.heads["crc"]
         rows = np.flatnonzero(damaged).tolist()
         if rows:
@@ -267,16 +268,6 @@ class _Records:
                 raise DamagedMessage(f"{sentence}; failOnDataLoss=false reads them as null")
             _log.warning("%s; failOnDataLoss=false, they are null", sentence)
         return damaged
-
-    def _pieces(self, bodies: pa.Array) -> list[bytes]:
-        """The bodies as bytes; those of one length cost a fifth."""
-        size = int(self._body_end[0] - self._body_at[0])
-        if size and (self._body_end - self._body_at == size).all():
-            content = bodies.buffers()[2]
-            pieces: list[bytes] = np.frombuffer(content, f"V{size}", len(self)).tolist()
-            return pieces
-        data, starts, ends = self._data, self._body_at.tolist(), self._body_end.tolist()
-        return [data[begin:end] for begin, end in zip(starts, ends, strict=True)]
 
     def ids(self) -> pa.Array:
         """The client's own id, else the one made of store host and place in the log."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from struct import Struct, error
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cometmq.store.log.log_reader import PLACE_BYTES, record_places
 from cometmq.wire.java_hash import hash_from, java_hash
@@ -18,13 +18,16 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 from cometmq.wire.records.index_file_layout import stored_hash
 
+if TYPE_CHECKING:
+    from cometmq.store.index.index_file import IndexEntry
+
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 16
 KEYS_MAX = 1024
 """Keys of one message that are indexed, so that one message costs no more than about 1 ms."""
-_HASHES_A_RECORD = 8
-"""Keys of one record on average after which a read ends, however few records it found."""
+_ENTRIES_A_RECORD = 8
+"""Entries of one record on average after which a read ends, however few records it found."""
 _HEAD_BYTES = 128
 _TAIL_BYTES = 40_000
 """More than topic and properties of one record can take."""
@@ -32,9 +35,15 @@ _MEMO_MAX = 4096
 _ID_HEAD = 20
 _ID_TIMED = 28
 """Digits of an id that tell its client, and those with the time: all of a batch share these."""
-_ROLLBACK, _BORN_V6 = 0xC, 0x10
+_LAST = 4
+"""Digits that an id of a client with a short address has behind those."""
+_ROLLBACK, _BORN_V6, _STORE_V6 = 0xC, 0x10, 0x20
+_UNUSUAL = _ROLLBACK | _BORN_V6 | _STORE_V6
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
 _MASK = 0xFFFFFFFF
+_UNIQ_KEY = properties.UNIQ_KEY_KEY + b"\x01"
+_usual_head = Struct(">iI28xi16xq20xi")
+"""Size, magic, flags, store time and the body's size, where both addresses are short."""
 _prefix = Struct(">iI").unpack_from
 _flag_of = Struct(">i").unpack_from
 _time_of = Struct(">q").unpack_from
@@ -42,15 +51,6 @@ _short_of = Struct(">h").unpack_from
 _find = properties.find
 _run = hash_from
 _K = TypeVar("_K")
-
-
-class KeyedRecord(NamedTuple):
-    """A record as the index sees it. `hashes` in the order in which they are put."""
-
-    phy_offset: int
-    size: int
-    store_ms: int
-    hashes: list[int]
 
 
 class KeyHashes:
@@ -70,7 +70,7 @@ class KeyHashes:
             seed = _remember(self._topics, topic, java_hash(topic.decode() + "#") & _MASK)
         found = []
         if unique := _find(raw, b"UNIQ_KEY"):
-            found.append(self._unique(topic, seed, unique))
+            found.append(self._unique(topic, unique) if unique.isascii() else _hash(seed, unique))
         # Measured: where there is none, to look so first takes half the time; `in` takes more.
         if raw.rfind(b"KEYS\x01") >= 0 and (keys := _find(raw, b"KEYS")):
             words = keys.split(b" ", KEYS_MAX)
@@ -94,22 +94,21 @@ class KeyHashes:
                 KEYS_MAX,
             )
 
-    def _unique(self, topic: bytes, seed: int, unique: bytes) -> int:
-        if not unique.isascii():
-            return _hash(seed, unique)
-        start = topic, unique[:_ID_TIMED]
+    def _unique(self, topic: bytes, unique: bytes) -> int:
+        return stored_hash(_run(self.of_timed(topic, unique[:_ID_TIMED]), unique[_ID_TIMED:]))
+
+    def of_timed(self, topic: bytes, digits: bytes) -> int:
+        """Java's hash of `topic#` and what ids of one moment begin with, in ASCII, as 32 bits."""
+        start = topic, digits
         value = self._ids.get(start)
         if value is None:
-            value = self._hash_of_timed(topic, seed, start[1])
-            _remember(self._ids, start, value)
-        return stored_hash(_run(value, unique[_ID_TIMED:]))
-
-    def _hash_of_timed(self, topic: bytes, seed: int, digits: bytes) -> int:
-        start = topic, digits[:_ID_HEAD]
-        value = self._clients.get(start)
-        if value is None:
-            value = _remember(self._clients, start, _run(seed, start[1]))
-        return _run(value, digits[_ID_HEAD:])
+            client = topic, digits[:_ID_HEAD]
+            value = self._clients.get(client)
+            if value is None:
+                value = _run(java_hash(topic.decode() + "#") & _MASK, client[1])
+                _remember(self._clients, client, value)
+            value = _remember(self._ids, start, _run(value, digits[_ID_HEAD:]))
+        return value
 
 
 class LogByteReader(Protocol):
@@ -129,25 +128,24 @@ class KeyedRecordReader:
     def __init__(self, log: LogByteReader, file_bytes: int) -> None:
         self._log = log
         self._file_bytes = file_bytes
-        self._hashes = KeyHashes().of
+        self._hashes = KeyHashes()
 
     def read(
         self, at: int, end: int, count: int, cached_only: bool = False
-    ) -> tuple[list[KeyedRecord], int]:
-        """Up to `count` records of [at, end) and where to go on.
+    ) -> tuple[list[IndexEntry], int]:
+        """The entries of up to `count` records of [at, end), and where to go on.
 
         After damage it goes on where the next record of the file may begin. With `cached_only` it
         may raise NotInMemory.
         """
         at = max(at, self._log.first)
-        found: list[KeyedRecord] = []
         if at >= end:
-            return found, at
+            return [], at
         room = self._file_bytes - at % self._file_bytes
         chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at), cached_only)
-        index = hashes = 0
-        hashes_max = count * _HASHES_A_RECORD
-        while len(found) < count and hashes < hashes_max and len(chunk) - index >= 8:
+        entries_max = count * _ENTRIES_A_RECORD
+        found, index, count = self._usual(chunk, at, min(len(chunk), room - 8), count)
+        while count and len(found) < entries_max and len(chunk) - index >= 8:
             size, magic = _prefix(chunk, index)
             if magic not in _MAGICS or not stored.FIXED_BYTES <= size <= room - index - 8:
                 if magic == stored.MAGIC_BLANK and size == room - index:
@@ -155,29 +153,78 @@ class KeyedRecordReader:
                 return found, at + (index or _behind_damage(chunk, at))
             if index + size > len(chunk):
                 if not index:
-                    found.append(self._large(at, size, cached_only))
-                    index = size
+                    return self._large(at, size, cached_only), at + size
                 break
-            found.append(self._keyed(at + index, size, chunk[index : index + size], 0))
-            hashes += len(found[-1].hashes)
+            found += self._entries(at + index, chunk[index : index + size], 0)
             index += size
-        assert index <= len(chunk) or len(found) == 1
+            count -= 1
+        assert index <= len(chunk)
         return found, at + index
 
-    def _large(self, at: int, size: int, cached_only: bool) -> KeyedRecord:
+    def _usual(
+        self, chunk: bytes, at: int, limit: int, count: int
+    ) -> tuple[list[IndexEntry], int, int]:
+        """The entries of a chunk's first records, up to one whose head is unusual.
+
+        Also where that one begins, and how many are left of `count`. Measured for records with no
+        key but an id: 1.7 us each, where `_entries` takes 3.1.
+        """
+        unpack, begins, rfind = _usual_head.unpack_from, chunk.startswith, chunk.rfind
+        head_bytes, last_head = _usual_head.size, limit - _usual_head.size
+        found: list[IndexEntry] = []
+        topic_part = digits = b""
+        index = start = 0
+        entries_max = count * _ENTRIES_A_RECORD
+        while index <= last_head and count and len(found) < entries_max:
+            size, magic, flag, store_ms, body_bytes = unpack(chunk, index)
+            topic_at, end = index + head_bytes + body_bytes, index + size
+            if magic != stored.MAGIC_V1 or flag & _UNUSUAL or body_bytes < 0:
+                break
+            if not topic_at < end <= limit:
+                break
+            if not topic_part or not begins(topic_part, topic_at):
+                topic_part, digits = chunk[topic_at : topic_at + 1 + chunk[topic_at]], b""
+            raw_at = topic_at + len(topic_part) + 2
+            if raw_at > end or not topic_part.isascii():
+                break
+            key_at = rfind(b"Y\x01", raw_at, end) - 7  # measured: the whole name takes longer
+            value_at, last_at = key_at + 9, key_at + 9 + _ID_TIMED
+            if (
+                (key_at == raw_at or (key_at > raw_at and chunk[key_at - 1] == 2))
+                and begins(_UNIQ_KEY, key_at)
+                and (unique := chunk[value_at : last_at + _LAST]).isalnum()  # in ASCII
+                and last_at + _LAST < end
+                and chunk[last_at + _LAST] == 2
+                and rfind(b"S\x01", raw_at, end) < 0  # else there may be KEYS or TAGS
+            ):
+                if not digits or not begins(digits, value_at):
+                    digits = unique[:_ID_TIMED]
+                    start = self._hashes.of_timed(topic_part[1:], digits) * 31**_LAST
+                a, b, c, d = unique[_ID_TIMED:]
+                hashed = start + a * 29_791 + b * 961 + c * 31 + d & _MASK
+                hashed = hashed if hashed < 0x80000000 else -hashed & 0x7FFFFFFF
+                found.append((hashed, at + index, store_ms))
+            else:
+                keys = self._hashes.of(topic_part[1:], chunk[raw_at:end])
+                found += [(hashed, at + index, store_ms) for hashed in keys]
+            index = end
+            count -= 1
+        return found, index, count
+
+    def _large(self, at: int, size: int, cached_only: bool) -> list[IndexEntry]:
         """A record longer than a chunk: its head and its end are read, not its body."""
         head = self._log.read(at, min(_HEAD_BYTES, size), cached_only)
         skipped = max(0, size - _HEAD_BYTES - _TAIL_BYTES)
         rest = self._log.read(at + len(head) + skipped, size - len(head) - skipped, cached_only)
-        return self._keyed(at, size, head + rest, skipped)
+        return self._entries(at, head + rest, skipped)
 
-    def _keyed(self, at: int, size: int, raw: bytes, skipped: int) -> KeyedRecord:
-        """What of a record is indexed; `skipped` bytes of its body are not in `raw`."""
+    def _entries(self, at: int, raw: bytes, skipped: int) -> list[IndexEntry]:
+        """The entries of a record, in their order; `skipped` bytes of its body are not in `raw`."""
         try:
             (flag,) = _flag_of(raw, 36)
             (store_ms,) = _time_of(raw, 68 if flag & _BORN_V6 else 56)
             if flag & _ROLLBACK == _ROLLBACK:
-                return KeyedRecord(at, size, store_ms, [])
+                return []
             body_at = stored.head_of(flag).size
             topic_at = body_at + _flag_of(raw, body_at - 4)[0] - skipped
             start = topic_at + 1
@@ -185,10 +232,10 @@ class KeyedRecordReader:
             if _prefix(raw)[1] == stored.MAGIC_V2:
                 start = topic_at + 2
                 topic_end = start + _short_of(raw, topic_at)[0]
-            hashes = self._hashes(raw[start:topic_end], raw[topic_end + 2 :])
+            hashes = self._hashes.of(raw[start:topic_end], raw[topic_end + 2 :])
         except (error, IndexError, UnicodeDecodeError):
-            return KeyedRecord(at, size, 0, [])  # damaged: readers will not get it either
-        return KeyedRecord(at, size, store_ms, hashes)
+            return []  # damaged: readers will not get it either
+        return [(hashed, at, store_ms) for hashed in hashes]
 
 
 def _behind_damage(chunk: bytes, at: int) -> int:

@@ -121,7 +121,6 @@ def _is_gap_before(
     start = before_end if before_end >= 0 else log_first
     if head.number <= 1 or head.begin_phy <= start:
         return False
-    records, _ = reader.read(start, log_end, _LOOKED_AT)
-    places = (each.phy_offset for each in records if each.hashes)
-    first = next((place for place in places if place != before_end), None)
+    entries, _ = reader.read(start, log_end, _LOOKED_AT)
+    first = next((place for _, place, _ in entries if place != before_end), None)
     return first is not None and first < head.begin_phy

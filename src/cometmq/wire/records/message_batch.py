@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _HEAD = Struct(">iiiii")
+_FLAG_AND_SIZES = Struct(">i8xii")
 _LENGTH = Struct(">h")
 _HEAD_BYTES = _HEAD.size
 _UNIQ_KEY = b"UNIQ_KEY\x01"
-_new = tuple.__new__  # measured: 80 ns an item less than calling BatchItem
 
 
 class BatchItem(NamedTuple):
@@ -29,6 +29,20 @@ class BatchItem(NamedTuple):
     flag: int
     body: bytes
     properties: bytes
+
+
+class BatchColumns(NamedTuple):
+    """The messages of a batch, each part of them by itself."""
+
+    flags: list[int]
+    bodies: list[bytes]
+    properties: list[bytes]
+
+    def add(self, others: BatchColumns) -> None:
+        """Put other messages behind these."""
+        self.flags.extend(others.flags)
+        self.bodies.extend(others.bodies)
+        self.properties.extend(others.properties)
 
 
 def encode(items: Iterable[BatchItem]) -> bytes:
@@ -60,38 +74,39 @@ def encode_keyed(keys: Sequence[str], bodies: Sequence[bytes], others: Sequence[
     return b"".join(pieces)
 
 
-def decode(raw: bytes, count_max: int = maxsize) -> list[BatchItem]:
-    """The items of a request body, and never more than `count_max` and one.
-
-    Raises ProtocolError if the lengths are inconsistent.
-    """
-    return decode_part(raw, 0, count_max + 1)[0]
+def decode(raw: bytes) -> list[BatchItem]:
+    """The items of a request body; raises ProtocolError if the lengths are inconsistent."""
+    columns, _ = decode_part(raw, 0, maxsize)
+    return list(map(BatchItem, *columns))
 
 
-def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[list[BatchItem], int]:
+def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[BatchColumns, int]:
     """At most so many items from a place on, and where the next one begins; raises as `decode`.
 
-    `before`: how many items lie before that place.
+    `before`: how many items lie before that place. Measured: 0.37 us an item, where one object for
+    each took 0.51.
     """
-    items: list[BatchItem] = []
+    columns = flags, bodies, properties = BatchColumns([], [], [])
     end = len(raw)
-    read_head, read_length = _HEAD.unpack_from, _LENGTH.unpack_from
-    while at < end and len(items) < count:
+    read_head, read_length = _FLAG_AND_SIZES.unpack_from, _LENGTH.unpack_from
+    while at < end and len(bodies) < count:
         body_at = at + _HEAD_BYTES
         if body_at > end:
-            raise _broken(before + len(items), at)
-        size, _, _, flag, body_length = read_head(raw, at)
+            raise _broken(before + len(bodies), at)
+        size, flag, body_length = read_head(raw, at)
         body_end = body_at + body_length
         if body_length < 0 or body_end + 2 > end:
-            raise _broken(before + len(items), at)
+            raise _broken(before + len(bodies), at)
         (length,) = read_length(raw, body_end)
         next_at = body_end + 2 + length
         if length < 0 or next_at > end or size != next_at - at:
-            raise _broken(before + len(items), at)
-        items.append(_new(BatchItem, (flag, raw[body_at:body_end], raw[body_end + 2 : next_at])))
+            raise _broken(before + len(bodies), at)
+        flags.append(flag)
+        bodies.append(raw[body_at:body_end])
+        properties.append(raw[body_end + 2 : next_at])
         assert next_at > at, "each item moves on"
         at = next_at
-    return items, at
+    return columns, at
 
 
 def _broken(index: int, at: int) -> ProtocolError:

@@ -33,8 +33,9 @@ def offset_id(store_host: bytes, phy_offset: int) -> str:
 
 def offset_ids(store_host: bytes, phy_offsets: Iterable[int]) -> str:
     """The ids of several records, joined by commas."""
-    shape = store_host.hex().upper() + "%016X"
-    return ",".join([shape % at for at in phy_offsets])
+    shape = store_host.hex().upper() + "%016X,"
+    places = tuple(phy_offsets)
+    return (shape * len(places) % places)[:-1]
 
 
 def parse_offset_id(text: str) -> tuple[bytes, int]:
