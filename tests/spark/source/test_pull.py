@@ -122,6 +122,24 @@ def test_a_queue_that_ends_too_early_is_waited_for_then_an_error(
     assert "the rest is left out" in caplog.text
 
 
+def test_a_topic_deleted_after_it_was_planned_is_an_error_or_is_left_out_on_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script(pull_max=8).fill(0, 100)
+    whole = OffsetRange(queue(0), 0, 100)
+    with ScriptedBroker(script) as scripted:
+        options = scripted.options(failOnDataLoss="false")
+        answers = pull_range(cluster_client_of(options), whole)
+        assert next(answers).data
+        script.topic = "Other"
+        with caplog.at_level(logging.WARNING, "cometmq.spark"):
+            assert list(answers) == []
+        assert "no longer has queue T@broker-a/0, whose messages from 8 up to 100" in caplog.text
+        assert caplog.text.count("the topic was deleted") == 1
+        with pytest.raises(DataLoss, match="from 0 up to 100 were planned: the topic was deleted"):
+            offsets_of(scripted.options(), whole)
+
+
 def test_a_topic_that_does_not_exist_is_a_one_sentence_error() -> None:
     with ScriptedBroker(Script().fill(0, 1)) as scripted:
         options = scripted.options(topic="Nowhere", retryForMs="100")

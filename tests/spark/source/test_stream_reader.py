@@ -178,6 +178,24 @@ def test_without_fail_on_data_loss_a_topic_made_anew_is_read_whole_while_it_is_s
         assert caplog.text.count("queue T@broker-a/0 is not the one that was read") == 1
 
 
+@pytest.mark.parametrize("count", [4, 10, 30])
+def test_without_fail_on_data_loss_a_batch_planned_before_a_topic_was_made_anew_reads_none_of_it(
+    count: int,
+) -> None:
+    script = Script().fill(0, 10)
+    with ScriptedBroker(script) as scripted:
+        reader = reader_of(scripted, failOnDataLoss="false")
+        done = reader.initialOffset()
+        end = reader.latestOffset(done)
+        remake(script, count)
+        assert reader.partitions(done, end) == []
+        found = []
+        while end != done:
+            done, end = end, reader.latestOffset(end)
+            found += ranges(reader.partitions(done, end))
+        assert found == [("T@broker-a/0", 0, count)]
+
+
 def test_retention_and_clocks_that_were_set_back_are_no_topic_made_anew() -> None:
     script = Script().fill(0, 10)
     with ScriptedBroker(script) as scripted:

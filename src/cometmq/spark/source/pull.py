@@ -97,7 +97,23 @@ def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecor
                 return
         except (RemotingError, BrokerError, RouteNotFound, BrokerAway) as error:
             cluster.reset()
+            if isinstance(error, BrokerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return _report_deleted(rest, cluster.options)
             _wait_for_broker(retry_deadline, error, rest.queue)
+
+
+def _report_deleted(rest: OffsetRange, options: SourceOptions) -> None:
+    """Raise DataLoss; with failOnDataLoss=false log what is left out."""
+    sentence = (
+        f"broker {rest.queue.broker_name} no longer has queue {rest.queue}, whose messages from "
+        f"{rest.begin} up to {rest.end} were planned: the topic was deleted"
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(
+            f"{sentence}; start with a new checkpoint, or set failOnDataLoss=false to go on "
+            "without it"
+        )
+    _log.warning("%s; failOnDataLoss=false, they are left out", sentence)
 
 
 def _wait_for_broker(retry_deadline: RetryDeadline, error: CometError, queue: MessageQueue) -> None:

@@ -31,8 +31,9 @@ def checked_ranges(
 ) -> list[OffsetRange]:
     """The ranges from start to end, if the queues are the ones that were planned.
 
-    Raises DataLoss for one that was made anew; with failOnDataLoss=false it is read from its first
-    message on, which is reported.
+    Raises DataLoss for one that was made anew; with failOnDataLoss=false that is reported, and it
+    is read from its first message on. A range of it that was planned before is left out then: the
+    next one begins with that message.
     """
     ranges = plan_ranges(start.queues, end.queues)
     limits = {one.queue: start.last_store_ms if one.begin else end.last_store_ms for one in ranges}
@@ -42,12 +43,17 @@ def checked_ranges(
         return ranges
     positions = cluster.positions(suspects)
     found = {queue: positions[queue] for queue in suspects if queue in positions}
-    return [
-        _from_its_first_message(cluster, one, limits[one.queue], found[one.queue].min_offset)
-        if one.queue in found and found[one.queue].min_offset < max(one.begin, 1)
-        else one
-        for one in ranges
-    ]
+    checked = []
+    for one in ranges:
+        if one.queue not in found or found[one.queue].min_offset >= max(one.begin, 1):
+            checked.append(one)
+        elif 0 < end.last_store_ms < earliest[one.queue]:
+            _report(cluster, one, limits[one.queue], "what was planned of it is left out")
+        else:
+            first = found[one.queue].min_offset
+            _report(cluster, one, limits[one.queue], f"it is read from {first} on")
+            checked.append(one._replace(begin=first))
+    return checked
 
 
 def recreated_queues(
@@ -72,14 +78,12 @@ def recreated_queues(
     }
 
 
-def _from_its_first_message(
-    cluster: ClusterClient, one: OffsetRange, limit_ms: int, first: int
-) -> OffsetRange:
+def _report(cluster: ClusterClient, one: OffsetRange, limit_ms: int, what_follows: str) -> None:
+    """Raise DataLoss; with failOnDataLoss=false log it, with what follows from it."""
     sentence = _sentence(one.queue, one.begin or one.end, limit_ms)
     if cluster.options.fail_on_data_loss:
         raise DataLoss(sentence)
-    _log.warning("%s; failOnDataLoss=false, it is read from %d on", sentence, first)
-    return one._replace(begin=first)
+    _log.warning("%s; failOnDataLoss=false, %s", sentence, what_follows)
 
 
 def _sentence(queue: MessageQueue, offset: int, limit_ms: int) -> str:
