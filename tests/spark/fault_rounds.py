@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -50,22 +50,28 @@ class FaultRounds:
             "growth": self._grow,
         }
 
-    def run(self, rounds: int) -> None:
-        """So many rounds; fails when the table is not exact after one of the faults."""
+    def __enter__(self) -> Self:
         try:
             self._send()
             self._wait_until_read("the start")
-            for _ in range(rounds):
-                for fault in self._dice.sample(sorted(self.faults), len(self.faults)):
-                    self._send()
-                    time.sleep(self._dice.uniform(0, 1.5))
-                    self.faults[fault]()
-                    self._send()
-                    self._wait_until_read(fault)
-                    self.happened[fault] += 1
-        finally:
-            if self._driver is not None:
-                self._driver.kill()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._driver is not None:
+            self._driver.kill()
+
+    def run_round(self) -> None:
+        """Each fault once; fails when the table is not exact after one of them."""
+        for fault in self._dice.sample(sorted(self.faults), len(self.faults)):
+            self._send()
+            time.sleep(self._dice.uniform(0, 1.5))
+            self.faults[fault]()
+            self._send()
+            self._wait_until_read(fault)
+            self.happened[fault] += 1
 
     def _wait_until_read(self, fault: str) -> None:
         end_s = time.monotonic() + MOST_S
