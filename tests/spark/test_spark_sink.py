@@ -128,9 +128,8 @@ def test_a_batch_of_a_stream_that_is_replayed_leaves_each_rejected_row_once(
         writer = stream.selectExpr("* EXCEPT (body)", body).writeStream.format("rocketmq")
         writer = writer.options(namesrv=live.namesrv, topic=copy, rejectedPath=str(path))
         writer = writer.option("ignoreColumns", "msg_id,born_ts,store_ts,reconsume_times")
-        query = (
-            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-        )
+        writer = writer.queryName(f"to {copy}").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(WAIT_S)
 
     def forget_the_commit_of(batch: int) -> None:

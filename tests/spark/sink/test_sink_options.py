@@ -14,7 +14,7 @@ GOOD = {"namesrv": "127.0.0.1:9876"}
 
 
 def test_defaults_and_given_values() -> None:
-    found = sink_options.parse({**GOOD, "checkpointlocation": "/somewhere"})
+    found = sink_options.parse({**GOOD, "checkpointlocation": "/somewhere", "queryname": "orders"})
     assert (found.namesrv, found.topic) == (("127.0.0.1:9876",), "")
     assert (found.group, found.ignored) == ("cometmq_spark_sink", ())
     assert (found.max_in_flight, found.retry_for_ms) == (16_384, 60_000)

@@ -28,8 +28,9 @@ OPTIONS = (
     "retryForMs",
     "rejectedPath",
     "checkpointLocation",
+    "queryName",
 )
-"""Every option of a write; the last one is Spark's own."""
+"""Every option of a write; the last two are Spark's own, which gives sinks what streams get."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
