@@ -11,10 +11,12 @@ CometError
 │   └── StoreCorrupt       bytes that recovery cannot explain
 ├── RemotingError          a call did not get its answer
 │   ├── ConnectFailed, SendFailed, RemotingTimeout (also a TimeoutError), TooManyRequests
+│   └── CertificateRefused     (a ConnectFailed) TLS with a server that is not trusted
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
 │   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
 │   ├── PartlySent             some of many messages could not be sent
+│   ├── AccessDenied       a server does not permit it: the keys, or a topic's permission
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   ├── TopicExists, WouldHideMessages
 │   ├── RowNotSent             a row that Spark writes could not be sent
@@ -107,6 +109,12 @@ class ConnectFailed(RemotingError):
     stale_route = True
 
 
+class CertificateRefused(ConnectFailed):
+    """The server's certificate is of no trusted authority, for another name, or too old."""
+
+    retriable = False
+
+
 class SendFailed(RemotingError):
     """The connection broke before the answer came."""
 
@@ -149,6 +157,10 @@ class RouteNotFound(ClientError):
 
     retriable = True
     stale_route = True
+
+
+class AccessDenied(ClientError):
+    """A server does not permit what was asked, by the keys or by a topic's permission, for good."""
 
 
 class BrokerAway(ClientError):

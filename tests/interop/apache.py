@@ -16,7 +16,7 @@ from cometmq import Admin
 from cometmq.errors import CometError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 _OPEN = [
@@ -46,12 +46,18 @@ class ApacheRole:
     """One JVM of Apache RocketMQ, up once it has said so."""
 
     def __init__(
-        self, jars: Path, main: str, heap_mb: int, home: Path, settings: dict[str, object]
+        self,
+        jars: Path,
+        main: str,
+        heap_mb: int,
+        home: Path,
+        settings: dict[str, object],
+        java: Sequence[str] = (),
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         conf = home / "settings.conf"
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = ["java", *QUICK, *_OPEN, f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m"]
+        command = ["java", *QUICK, *_OPEN, *java, f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m"]
         command += [f"-Duser.home={home}", "-cp", f"{jars}/*", main, "-c", str(conf)]
         self._child = subprocess.Popen(
             command,
@@ -102,6 +108,7 @@ class ApacheRole:
 class ApacheCluster:
     """A name server unless another one is given, and a broker at it unless `broker` is False.
 
+    `java` are arguments for their JVMs, such as `-Dtls.server.mode=enforcing`.
     The broker says that it is up when it has asked for its registration, had or not.
     """
 
@@ -112,6 +119,7 @@ class ApacheCluster:
         *,
         broker: bool = True,
         namesrv: str | None = None,
+        java: Sequence[str] = (),
         **settings: object,
     ) -> None:
         self._roles: list[ApacheRole] = []
@@ -120,12 +128,12 @@ class ApacheCluster:
             if namesrv is None:
                 start = "org.apache.rocketmq.namesrv.NamesrvStartup"
                 given: dict[str, object] = {"listenPort": self.namesrv.rpartition(":")[2]}
-                self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", given))
+                self._roles.append(ApacheRole(jars, start, 128, home / "namesrv", given, java))
             if broker:
                 given = self._given(home / "store", settings)
                 self.broker = f"{given['brokerIP1']}:{given['listenPort']}"
                 start = "org.apache.rocketmq.broker.BrokerStartup"
-                self._roles.append(ApacheRole(jars, start, 512, home / "broker", given))
+                self._roles.append(ApacheRole(jars, start, 512, home / "broker", given, java))
                 with Admin(namesrv=self.namesrv) as admin:
                     until(lambda: self._is_registered(admin), 90)
         except BaseException:  # the name server would go on without anybody who knows it

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from select import select
 
 import pytest
 
 from cometmq.errors import (
+    CertificateRefused,
     ConnectFailed,
     ProtocolError,
     RemotingTimeout,
@@ -20,7 +24,10 @@ from cometmq.errors import (
 from cometmq.net.blocking_channel import OUTSTANDING_MAX, BlockingChannel
 from cometmq.wire.command import Command, request, response
 from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
+from cometmq.wire.request_signature import Credentials, sign
 
+PEM = Path(__file__).parents[1] / "client" / "session" / "localhost.pem"
 Serve = Callable[[socket.socket], None]
 
 
@@ -66,6 +73,73 @@ def test_a_call_gets_its_answer_and_a_oneway_none() -> None:
     assert answer.code == 12
     assert answer.body == b"x" * 3_000_000
     assert not channel.is_open
+
+
+def encrypted(serve: Serve) -> Serve:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PEM)
+
+    def run(connection: socket.socket) -> None:
+        try:
+            inner = context.wrap_socket(connection, server_side=True)
+        except OSError:  # a client that does not trust us
+            return
+        with inner:
+            serve(inner)
+
+    return run
+
+
+def test_requests_travel_encrypted_and_signed() -> None:
+    def check(connection: socket.socket) -> None:
+        for asked in requests(connection):
+            is_signed = asked.ext.get("Signature") == sign(asked.ext, asked.body, "sk")
+            answer = response(asked.opaque, asked.code if is_signed else 16, body=asked.body)
+            connection.sendall(answer.encode())
+
+    tls = ssl.create_default_context(cafile=PEM)
+    keys = Credentials("ak", "sk")
+    with (
+        peer(encrypted(check)) as addr,
+        BlockingChannel(addr, credentials=keys, tls=tls) as channel,
+    ):
+        answer = channel.call(12, GetRouteInfoRequestHeader(topic="T"), b"x" * 3_000_000)
+        assert (answer.code, answer.body) == (12, b"x" * 3_000_000)
+        assert [channel.wait(one).code for one in channel.post_all(7, [None, None])] == [7, 7]
+
+
+def test_a_server_without_a_trusted_certificate_is_refused_for_good() -> None:
+    tls = ssl.create_default_context()
+    with peer(encrypted(until_closed)) as addr, pytest.raises(CertificateRefused) as refused:
+        BlockingChannel(addr, tls=tls)
+    assert f"the certificate of {addr} is refused: self-signed" in str(refused.value)
+    assert not refused.value.retriable
+    with peer(lambda connection: None) as addr, pytest.raises(ConnectFailed) as hung_up:
+        BlockingChannel(addr, tls=tls)
+    assert f"no connection to {addr}" in str(hung_up.value)
+    assert hung_up.value.retriable
+
+
+def test_readable_may_be_tls_alone_and_no_answer_is_waited_for() -> None:
+    may_answer = threading.Event()
+
+    def late(connection: socket.socket) -> None:
+        asked = next(requests(connection))
+        may_answer.wait(10)
+        connection.sendall(response(asked.opaque, 3).encode())
+        until_closed(connection)
+
+    tls = ssl.create_default_context(cafile=PEM)
+    with peer(encrypted(late)) as addr, BlockingChannel(addr, tls=tls) as channel:
+        number, turns = channel.post(3), 0
+        answers: dict[int, Command] = {}
+        while not answers:
+            assert select([channel], [], [], 10)[0]
+            answers = channel.receive()
+            turns += 1
+            may_answer.set()
+        assert answers[number].code == 3
+        assert turns > 1, "a server of TLS 1.3 sends tickets first"
 
 
 def test_answers_are_matched_whatever_their_order_and_pieces() -> None:

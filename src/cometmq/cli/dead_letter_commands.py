@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.security_options import security_options
 from cometmq.cli.shared_options import every_option, json_option, namesrv_option, skip_lost_option
 from cometmq.cli.spark_jobs import RunProgressBar, spark_job_options, stopped_by_signals
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from cometmq.cli.progress_bars import ProgressBars
@@ -31,6 +34,7 @@ VIEW = "dead_letters"
 @skip_lost_option
 @every_option
 @namesrv_option
+@security_options
 @spark_job_options
 @json_option
 def deadletters(
@@ -41,6 +45,7 @@ def deadletters(
     every_s: float | None,
     skip_lost: bool,
     namesrv: str,
+    options: Mapping[str, str],
 ) -> None:
     """Append the dead letters of all groups to a table in DIRECTORY; each once.
 
@@ -55,6 +60,7 @@ def deadletters(
                 directory,
                 groups=groups,
                 namesrv=namesrv,
+                options=options,
                 every_s=every_s,
                 stop=stop,
                 fail_on_data_loss=not skip_lost,
@@ -79,6 +85,7 @@ def deadletters(
 @click.option("--topic", help="Send all to this topic.  [default: where each came from]")
 @click.option("--yes", is_flag=True, help="Send; without it, only show how many.")
 @namesrv_option
+@security_options
 @spark_job_options
 @json_option
 def redrive(
@@ -89,6 +96,7 @@ def redrive(
     topic: str | None,
     yes: bool,
     namesrv: str,
+    options: Mapping[str, str],
 ) -> None:
     """Send the dead letters of the table in DIRECTORY to their topics again, in order.
 
@@ -106,7 +114,7 @@ def redrive(
             letters.createOrReplaceTempView(VIEW)
             chosen = spark.sql(sql or f"SELECT * FROM {VIEW}")
         if yes:
-            counts = redriving.redrive(chosen, namesrv=namesrv, topic=topic)
+            counts = redriving.redrive(chosen, namesrv=namesrv, topic=topic, options=options)
         else:
             counts = redriving.planned(chosen, topic=topic)
         done(1)

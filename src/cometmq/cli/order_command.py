@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cometmq.cli.printed_columns import print_columns
+from cometmq.cli.security_options import security_options
 from cometmq.cli.shared_options import iceberg_option, json_option, namesrv_option
 from cometmq.cli.spark_jobs import spark_job_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 )
 @iceberg_option
 @namesrv_option
+@security_options
 @spark_job_options
 @json_option
 @click.pass_context
@@ -61,6 +63,7 @@ def order(
     directory: str | None,
     iceberg: str | None,
     namesrv: str,
+    options: Mapping[str, str],
     **rest: Any,
 ) -> None:
     """Audit the order of TOPICs as stored, or of an archive: by offset, by key, by sequence.
@@ -80,7 +83,7 @@ def order(
         if directory:
             found = order_of_archive(spark, directory, iceberg=iceberg, **rest)
         else:
-            found = order_of_topics(spark, topics, namesrv=namesrv, **rest)
+            found = order_of_topics(spark, topics, namesrv=namesrv, options=options, **rest)
         done(1)
         return found
 

@@ -17,6 +17,7 @@ import click
 from cometmq.cli.dead_letter_commands import deadletters, redrive
 from cometmq.cli.order_command import order
 from cometmq.cli.printed_columns import print_columns
+from cometmq.cli.security_options import security_options
 from cometmq.cli.shared_options import (
     every_option,
     iceberg_option,
@@ -27,6 +28,8 @@ from cometmq.cli.shared_options import (
 from cometmq.cli.spark_jobs import RunProgressBar, spark_job_options, stopped_by_signals
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from cometmq.cli.progress_bars import ProgressBars
@@ -70,6 +73,7 @@ def pipeline() -> None:
 @every_option
 @iceberg_option
 @namesrv_option
+@security_options
 @spark_job_options
 @json_option
 def archive(
@@ -115,6 +119,7 @@ def archive(
 @click.option("--bodies", is_flag=True, help="Read all bodies at the brokers and compare them.")
 @iceberg_option
 @namesrv_option
+@security_options
 @spark_job_options
 @json_option
 @click.pass_context
@@ -153,8 +158,11 @@ def verify(
     help="Seconds over which rates are measured.",
 )
 @namesrv_option
+@security_options
 @json_option
-def backlog(groups: tuple[str, ...], over_s: float, namesrv: str, as_json: bool) -> None:
+def backlog(
+    groups: tuple[str, ...], over_s: float, namesrv: str, as_json: bool, options: Mapping[str, str]
+) -> None:
     """Show how far GROUPs are behind in each topic, and when they will have caught up.
 
     Without names, all groups that have committed an offset. Needs no Spark.
@@ -164,7 +172,7 @@ def backlog(groups: tuple[str, ...], over_s: float, namesrv: str, as_json: bool)
 
     with ProgressBars(sys.stderr) as bars:
         done = bars.step(f"measuring rates for {over_s:g} s", 1)
-        rows = job.backlog(groups, namesrv=namesrv, over_s=over_s)
+        rows = job.backlog(groups, namesrv=namesrv, over_s=over_s, options=options)
         done(1)
     if as_json:
         click.echo(json.dumps(job.as_json(rows), indent=2))

@@ -11,10 +11,12 @@ Java: NettyRemotingClient, invokeSync.
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Self
 
 from cometmq.errors import (
+    CertificateRefused,
     ConnectFailed,
     ProtocolError,
     RemotingTimeout,
@@ -24,12 +26,14 @@ from cometmq.errors import (
 from cometmq.net.address import split_address
 from cometmq.wire.command import Command, request
 from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.request_signature import add_signature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
     from cometmq.wire.headers.base import Header
+    from cometmq.wire.request_signature import Credentials
 
 OUTSTANDING_MAX = 1024
 """Most requests that may wait for their answers at once."""
@@ -40,17 +44,28 @@ _CHUNK_BYTES = 256 * 1024
 class BlockingChannel:
     """One connection to a name server or a broker, made at once; raises ConnectFailed.
 
-    `timeout_s` is the default for connecting and for each wait. Usable as a context manager.
+    `timeout_s` is the default for connecting and for each wait. With `credentials` every request
+    is signed; with `tls` the connection is encrypted. Usable as a context manager.
     """
 
-    def __init__(self, addr: str, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        addr: str,
+        timeout_s: float = 10.0,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.addr = addr
         self._timeout_s = timeout_s
         self._decoder = FrameDecoder()
         self._opaque = 0
         self._wanted: set[int] = set()
         self._answers: dict[int, Command] = {}
+        self._credentials = credentials
         self._socket = open_socket(addr, timeout_s)
+        if tls is not None:
+            self._socket = _encrypted(self._socket, addr, tls)
         self.is_open = True
 
     def call(
@@ -75,17 +90,17 @@ class BlockingChannel:
         if len(self._wanted) + len(self._answers) + len(headers) > OUTSTANDING_MAX:
             raise TooManyRequests(f"{OUTSTANDING_MAX} requests to {self.addr} wait for answers")
         opaques = [self._next_opaque() for _ in headers]
-        frames = [
-            request(code, opaque, header, body).encode()
+        commands = [
+            request(code, opaque, header, body)
             for opaque, header in zip(opaques, headers, strict=True)
         ]
-        self._send(b"".join(frames))
+        self._send(commands)
         self._wanted.update(opaques)
         return opaques
 
     def oneway(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
         """Send a request that gets no answer."""
-        self._send(request(code, self._next_opaque(), header, body, oneway=True).encode())
+        self._send([request(code, self._next_opaque(), header, body, oneway=True)])
 
     def wait(self, opaque: int, timeout_s: float | None = None) -> Command:
         """Wait for the answer to the request with this number.
@@ -112,7 +127,7 @@ class BlockingChannel:
 
         Raises RemotingError when the connection has broken.
         """
-        self._receive(self._timeout_s)
+        self._receive(0)  # readable may be a part of a frame, or TLS's own news
         answers, self._answers = self._answers, {}
         return answers
 
@@ -143,7 +158,11 @@ class BlockingChannel:
         self._opaque = self._opaque + 1 & 0x7FFFFFFF
         return self._opaque
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, commands: Sequence[Command]) -> None:
+        if self._credentials is not None:
+            for command in commands:
+                add_signature(command, self._credentials)
+        data = b"".join(command.encode() for command in commands)
         try:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(data)
@@ -152,11 +171,11 @@ class BlockingChannel:
             raise SendFailed(f"the request to {self.addr} was not sent: {error}") from error
 
     def _receive(self, timeout_s: float) -> bool:
-        """Read one chunk from the socket; False when none arrived in time."""
+        """Read one chunk from the socket; False when none arrived in time, at once with 0."""
         try:
             self._socket.settimeout(timeout_s)
             chunk = self._socket.recv(_CHUNK_BYTES)
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
             return False
         except OSError as error:
             self.close()
@@ -190,3 +209,20 @@ def open_socket(addr: str, timeout_s: float) -> socket.socket:
         raise ConnectFailed(f"no connection to {addr}: {error}") from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
+
+
+def _encrypted(plain: socket.socket, addr: str, tls: ssl.SSLContext) -> ssl.SSLSocket:
+    """The connection with TLS; raises ConnectFailed, and closes it."""
+    try:
+        return tls.wrap_socket(plain, server_hostname=split_address(addr)[0])
+    except ssl.SSLCertVerificationError as error:
+        plain.close()
+        raise certificate_refused(addr, error) from error
+    except OSError as error:
+        plain.close()
+        raise ConnectFailed(f"no connection to {addr}: {error}") from error
+
+
+def certificate_refused(addr: str, error: ssl.SSLCertVerificationError) -> CertificateRefused:
+    """The error of a connection to a server that is not trusted."""
+    return CertificateRefused(f"the certificate of {addr} is refused: {error.verify_message}")

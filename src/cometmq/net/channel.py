@@ -13,6 +13,7 @@ Java: NettyRemotingClient (one channel of it), ResponseFuture
 from __future__ import annotations
 
 import asyncio
+import ssl
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +25,7 @@ from cometmq.errors import (
     TooManyRequests,
 )
 from cometmq.net.address import split_address
+from cometmq.net.blocking_channel import certificate_refused
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command, response
 from cometmq.wire.frame import JSON, Frame
@@ -31,7 +33,6 @@ from cometmq.wire.frame_buffer import FrameBuffer
 from cometmq.wire.templates.send_response import SendResponseLayouts
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sized
 
     from cometmq.wire.frame_buffer import FrameView
@@ -366,6 +367,8 @@ async def connect(
             )
     except TimeoutError as error:
         raise ConnectFailed(f"no connection to {addr} within {timeout_s:.3g} s") from error
+    except ssl.SSLCertVerificationError as error:
+        raise certificate_refused(addr, error) from error
     except (OSError, ValueError) as error:  # ValueError: a host name that cannot be encoded
         raise ConnectFailed(f"no connection to {addr}: {error}") from error
     return channel

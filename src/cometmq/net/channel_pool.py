@@ -54,7 +54,7 @@ class ChannelPool:
         """All whose sockets are not closed yet, including those no longer in use."""
         self._attempts: dict[str, asyncio.Task[Channel]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._refused: dict[str, tuple[float, float, str]] = {}  # addr: until, pause, why
+        self._refused: dict[str, tuple[float, float, ConnectFailed]] = {}  # until, pause, why
         self._is_closed = False
 
     async def channel(self, addr: str) -> Channel:
@@ -110,9 +110,9 @@ class ChannelPool:
     def _check(self, addr: str) -> None:
         if self._is_closed:
             raise ConnectFailed("this client is closed")
-        until, _, why = self._refused.get(addr, (0.0, 0.0, ""))
-        if asyncio.get_running_loop().time() < until:
-            raise ConnectFailed(why)
+        refused = self._refused.get(addr)
+        if refused is not None and asyncio.get_running_loop().time() < refused[0]:
+            raise type(refused[2])(str(refused[2]))
 
     async def _open(self, addr: str) -> Channel:
         try:
@@ -124,7 +124,7 @@ class ChannelPool:
                 tls=self._tls,
             )
         except ConnectFailed as error:
-            self._pause(addr, str(error))
+            self._pause(addr, error)
             raise
         self._refused.pop(addr, None)
         self._channels[addr] = channel
@@ -135,10 +135,10 @@ class ChannelPool:
             self._greet(channel)
         return channel
 
-    def _pause(self, addr: str, why: str) -> None:
-        pause_s = min(
-            self._refused.get(addr, (0.0, 0.0, ""))[1] * 2 or _PAUSE_FIRST_S, _PAUSE_MOST_S
-        )
+    def _pause(self, addr: str, error: ConnectFailed) -> None:
+        last = self._refused.get(addr)
+        pause_s = _PAUSE_FIRST_S if last is None else min(last[1] * 2, _PAUSE_MOST_S)
+        why = type(error)(str(error))  # without the frames that a raised one holds
         self._refused[addr] = (asyncio.get_running_loop().time() + pause_s, pause_s, why)
 
     def _attempted(self, addr: str, task: asyncio.Task[Channel]) -> None:

@@ -11,12 +11,13 @@ from select import select
 import pytest
 
 from client.scripted_broker import TOPIC
-from cometmq import AsyncProducer, Message, Producer, SettingsError
+from cometmq import Admin, AsyncProducer, Message, Producer, SettingsError
 from cometmq.client.session.client_options import client_options
-from cometmq.errors import ConnectFailed
+from cometmq.errors import CertificateRefused, CometError
 from cometmq.model.topic import DEFAULT_TOPIC
 from cometmq.wire.bodies.heartbeat import decode_heartbeat
-from cometmq.wire.codes import RequestCode
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import response
 from cometmq.wire.compression import PACK, deflate, inflate
 from cometmq.wire.request_signature import sign
 
@@ -38,6 +39,29 @@ def test_every_request_is_signed(scripted_broker):
     for command in asked:
         assert (command.ext["AccessKey"], command.ext["SecurityToken"]) == ("ak", "sts")
         assert command.ext["Signature"] == sign(command.ext, command.body, "sk")
+
+
+def test_every_request_of_an_admin_is_signed(scripted_broker):
+    keys = {"access_key": "ak", "secret_key": "sk"}
+    with Admin(namesrv=scripted_broker.addr, **keys) as admin:
+        assert len(admin.queues(TOPIC)) == 1
+    (asked,) = scripted_broker.received
+    assert asked.ext["Signature"] == sign(asked.ext, asked.body, "sk")
+    with pytest.raises(SettingsError, match="secret_key"):
+        Admin(namesrv=scripted_broker.addr, access_key="ak")
+
+
+def test_a_broker_that_gives_no_permission_is_not_asked_until_the_timeout(scripted_broker):
+    def refuse(command):
+        return response(command.opaque, ResponseCode.NO_PERMISSION, remark="no such user")
+
+    scripted_broker.answers[SEND] = scripted_broker.answers[RequestCode.SEND_BATCH_MESSAGE] = refuse
+    with (
+        Producer("g", namesrv=scripted_broker.addr) as producer,
+        pytest.raises(CometError, match="no such user"),
+    ):
+        producer.send_many([Message(TOPIC, b"a"), Message(TOPIC, b"b")], timeout_s=100)
+    assert len(scripted_broker.requests(RequestCode.SEND_BATCH_MESSAGE)) == 3
 
 
 def test_an_instance_wraps_names_on_the_wire_and_nowhere_else(scripted_broker):
@@ -133,7 +157,7 @@ def test_a_producer_speaks_tls(scripted_broker):
             assert len({result.msg_id for result in results}) == 3
 
         async def untrusting():
-            with pytest.raises(ConnectFailed, match="certificate"):
+            with pytest.raises(CertificateRefused, match="certificate"):
                 async with AsyncProducer("g", namesrv=terminator.addr, tls=True) as producer:
                     await producer.send(Message(TOPIC, b"x"))
 

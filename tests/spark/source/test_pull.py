@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.errors import BrokerAway, BrokerError, ConnectFailed, DataLoss, RouteNotFound
+from cometmq.errors import AccessDenied, BrokerAway, ConnectFailed, DataLoss, RouteNotFound
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source.cluster_client import cluster_client_of
 from cometmq.spark.source.offset_planning import OffsetRange
@@ -158,7 +158,7 @@ def test_a_topic_that_does_not_exist_is_a_one_sentence_error() -> None:
 def test_a_topic_that_may_not_be_read_is_a_one_sentence_error() -> None:
     with (
         ScriptedBroker(Script(perm=2).fill(0, 1)) as scripted,
-        pytest.raises(BrokerError, match="not be read"),
+        pytest.raises(AccessDenied, match="topic T may not be read: no broker permits it"),
     ):
         cluster_client_of(scripted.options()).positions()
 

@@ -32,6 +32,7 @@ from cometmq.client.session.client_options import (
     check_group,
     check_seconds,
     name_servers,
+    tls_context,
 )
 from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import ClientError, RouteNotFound
@@ -54,6 +55,7 @@ from cometmq.wire.headers.admin import GetConsumeStatsRequestHeader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from ssl import SSLContext
 
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo
@@ -66,16 +68,30 @@ class AsyncAdmin:
     """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's
-    NAMESRV_ADDR is used. Use it as a context manager, or call start and stop. All methods raise
-    RemotingError when a server does not answer and BrokerError when it refuses.
+    NAMESRV_ADDR is used. `access_key`, `secret_key`, `security_token` and `tls` are those of a
+    producer. Use it as a context manager, or call start and stop. All methods raise RemotingError
+    when a server does not answer and BrokerError when it refuses.
     """
 
     def __init__(
-        self, *, namesrv: str | Sequence[str] | None = None, timeout_s: float = 6.0
+        self,
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        timeout_s: float = 6.0,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        security_token: str | None = None,
+        tls: SSLContext | bool | None = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s)
-        servers = name_servers(namesrv, os.environ)
-        self._options = ClientOptions(namesrv=servers, call_timeout_s=timeout_s)
+        self._options = ClientOptions(
+            namesrv=name_servers(namesrv, os.environ),
+            call_timeout_s=timeout_s,
+            access_key=access_key,
+            secret_key=secret_key,
+            security_token=security_token,
+            tls=tls_context(tls),
+        )
         self._session: ClientSession | None = None
 
     async def start(self) -> None:

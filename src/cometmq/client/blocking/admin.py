@@ -13,6 +13,7 @@ from cometmq.client.blocking.bridge import BlockingBridge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from ssl import SSLContext
     from typing import Self
 
     from cometmq.model.admin_stats import QueueProgress, TopicOffset
@@ -24,14 +25,29 @@ class Admin:
     """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's
-    NAMESRV_ADDR is used. Use it as a context manager, or call start and stop. All methods raise
-    RemotingError when a server does not answer and BrokerError when it refuses.
+    NAMESRV_ADDR is used. `access_key`, `secret_key`, `security_token` and `tls` are those of a
+    producer. Use it as a context manager, or call start and stop. All methods raise RemotingError
+    when a server does not answer and BrokerError when it refuses.
     """
 
     def __init__(
-        self, *, namesrv: str | Sequence[str] | None = None, timeout_s: float = 6.0
+        self,
+        *,
+        namesrv: str | Sequence[str] | None = None,
+        timeout_s: float = 6.0,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        security_token: str | None = None,
+        tls: SSLContext | bool | None = None,
     ) -> None:
-        self._inner = AsyncAdmin(namesrv=namesrv, timeout_s=timeout_s)
+        self._inner = AsyncAdmin(
+            namesrv=namesrv,
+            timeout_s=timeout_s,
+            access_key=access_key,
+            secret_key=secret_key,
+            security_token=security_token,
+            tls=tls,
+        )
         self._bridge = BlockingBridge("admin")
 
     def start(self) -> None:

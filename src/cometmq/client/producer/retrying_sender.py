@@ -41,7 +41,8 @@ T = TypeVar("T")
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 UNTIL_DEADLINE = 1_000_000_000
-"""A number of retries that only the deadline ends."""
+"""A number of retries that only the deadline ends, or brokers that do not permit the send."""
+_RETRIES_WITHOUT_PERMISSION = 2
 
 
 class RetryingSender:
@@ -173,7 +174,7 @@ class RetryingSender:
                 failures += 1
                 if unsafe is not None:  # it was stored once: a failed second copy is no error
                     return unsafe
-                if not error.retriable or failures > retries:
+                if not error.retriable or failures > _retries_after(error, retries):
                     raise
                 if error.stale_route:
                     self._session.routes.mark_stale(queue.topic if queue else topic)
@@ -245,6 +246,13 @@ class RetryingSender:
         addr = self._session.routes.master_addr(queue.broker_name)
         command = frames.batch_request(sent, self.options, queue)
         return await self._session.call(addr, command, _positive(left_s)), addr
+
+
+def _retries_after(error: CometError, retries: int) -> int:
+    """How many retries there are: another broker may permit what this one doesn't, time won't."""
+    if isinstance(error, BrokerError) and error.code == ResponseCode.NO_PERMISSION:
+        return min(retries, _RETRIES_WITHOUT_PERMISSION)
+    return retries
 
 
 def _positive(left_s: float) -> float:

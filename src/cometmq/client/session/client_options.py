@@ -106,7 +106,7 @@ def client_options(settings: Mapping[str, Any], environ: Mapping[str, str]) -> C
     if "trace" in own:
         own["trace"] = _trace_topic(own["trace"])
     if "tls" in own:
-        own["tls"] = _tls(own["tls"])
+        own["tls"] = tls_context(own["tls"])
     if "middleware" in own:
         own["middleware"] = _middleware(own["middleware"])
     return ClientOptions(**own)
@@ -134,7 +134,7 @@ def _middleware(given: object) -> tuple[Middleware, ...]:
     return tuple(given)
 
 
-def _tls(given: object) -> ssl.SSLContext | None:
+def tls_context(given: object) -> ssl.SSLContext | None:
     """The TLS context; True means one that trusts the system's certificate authorities."""
     if given is True:
         return _default_tls()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, CometError, ConnectFailed, RemotingError
+from cometmq.errors import BrokerError, CertificateRefused, CometError, ConnectFailed, RemotingError
 from cometmq.model.topic import DEFAULT_TOPIC
 from cometmq.rules.namespace import with_namespace
 from cometmq.wire.bodies.name_lists import decode_topic_list
@@ -98,7 +98,8 @@ class NameServers:
 
     async def _ask(self, code: RequestCode, header: Header | None = None) -> bytes:
         """The body of the first answer; raises BrokerError when it is a refusal."""
-        problems = []
+        problems: list[str] = []
+        untrusted = 0
         first = self._current  # calls under way at the same time each go round by themselves
         for step in range(len(self._addrs)):
             place = (first + step) % len(self._addrs)
@@ -108,6 +109,7 @@ class NameServers:
                 answer = await channel.call(request(code, 0, header), self._timeout_s)
             except RemotingError as error:
                 problems.append(str(error))
+                untrusted += isinstance(error, CertificateRefused)
                 continue
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 problems.append(
@@ -119,4 +121,5 @@ class NameServers:
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerError(answer.code, answer.remark, addr)
             return answer.body
-        raise ConnectFailed(f"no name server answers: {'; '.join(problems)}")
+        kind = CertificateRefused if untrusted == len(problems) else ConnectFailed
+        raise kind(f"no name server answers: {'; '.join(problems)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import uuid4
 
@@ -31,12 +31,22 @@ if TYPE_CHECKING:
     from cometmq.model.selector import MessageSelector
     from cometmq.rules.failures.circuit_breaker import BreakerLimits
     from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
+    from cometmq.spark.connection_security import ConnectionSecurity
 
 _INSTEAD = (
     "say max_attempts=3 (then it becomes a dead letter), on_failure=OnFailure.retry(3, "
     "OnFailure.divert()) (then its key follows it there), or on_failure=OnFailure.retry(3, "
     "OnFailure.stop()) (then the query fails before it)"
 )
+
+
+_SECURITY = {
+    "access_key": "accessKey",
+    "secret_key": "secretKey",
+    "security_token": "securityToken",
+    "tls": "tls",
+}
+"""Settings of clients that are options here: a TLS context cannot be pickled, and Spark has one."""
 
 
 class ListenSettings(TypedDict, total=False):
@@ -70,9 +80,20 @@ class HandlerJob:
     pickled: bytes
     """The handler and the options of its consumer, pickled together by cloudpickle."""
     client: ClientOptions
+    """Without keys and TLS."""
+    security: ConnectionSecurity
     group: str
     is_in_order: bool
     wait_most_s: float
+
+    def secured_client(self) -> ClientOptions:
+        """The client's options with keys and TLS; raises SettingsError without a file of TLS."""
+        return secured(self.client, self.security)
+
+
+def secured(client: ClientOptions, security: ConnectionSecurity) -> ClientOptions:
+    """The client's options with keys and TLS; raises SettingsError without a file of TLS."""
+    return replace(client, **security.client_settings())
 
 
 def consumer_settings(
@@ -80,6 +101,11 @@ def consumer_settings(
 ) -> tuple[ClientOptions, ConsumerOptions]:
     """The options that a push consumer would have; raises SettingsError or TypeError."""
     for name in settings:
+        if name in _SECURITY:
+            raise SettingsError(
+                f"{name} is said in `source`, for the read and the handlers together: "
+                f"source={{'{_SECURITY[name]}': ...}}"
+            )
         if name in PushSettings.__annotations__ and name not in ListenSettings.__annotations__:
             raise SettingsError(f"{name} has no meaning for handlers on Spark: leave it out")
     given: Any = dict(settings)
@@ -88,6 +114,7 @@ def consumer_settings(
 
 def handler_job(
     client: ClientOptions,
+    security: ConnectionSecurity,
     options: ConsumerOptions,
     topic: str,
     handler: Handler | None,
@@ -110,6 +137,7 @@ def handler_job(
         topic=topic,
         pickled=_pickled(handler, options),
         client=client,
+        security=security,
         group=options.group,
         is_in_order=options.is_locking,
         wait_most_s=wait_most_s,

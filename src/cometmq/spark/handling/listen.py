@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
 from cometmq.model.topic import retry_topic_of
+from cometmq.spark.connection_security import SECURITY_OPTIONS, security_of
 from cometmq.spark.handling.batch_runner import BatchRunner, TaskRunner
 from cometmq.spark.handling.handler_settings import (
     consumer_settings,
     filter_options,
     handler_job,
+    secured,
 )
 from cometmq.spark.handling.record_messages import COLUMNS
 from cometmq.spark.handling.start_offsets import start_offsets
+from cometmq.spark.option_reader import OptionReader
 from cometmq.spark.pyspark_version import require_pyspark
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from cometmq.spark.handling.handler_settings import HandlerJob, ListenSettings
 
 SOURCE_OPTIONS = (
+    *SECURITY_OPTIONS,
     "brokers",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -80,12 +84,14 @@ def listen(
 
     `checkpoint` is the directory that says how far the query is; without one in it, it begins where
     a push consumer of the group would. `trigger` is what `writeStream.trigger` takes by name, as
-    `{"availableNow": True}`. `source` has options of the source, such as `maxOffsetsPerTrigger`.
-    `name` names the query. `wait_most_s` is how long a batch may wait while no handler runs and no
-    message gets done; then the query fails with BatchNotHandled.
+    `{"availableNow": True}`. `source` has options of the source, such as `maxOffsetsPerTrigger`;
+    keys and TLS in it hold for what handlers send back as well. `name` names the query.
+    `wait_most_s` is how long a batch may wait while no handler runs and no message gets done; then
+    the query fails with BatchNotHandled.
 
     Raises SettingsError or ClientError for wrong arguments, in order also for a policy that would
-    make a batch wait for ever or too long; RemotingError when the brokers do not answer.
+    make a batch wait for ever or too long; RemotingError when the brokers do not answer, and
+    AccessDenied when they refuse the keys.
     """
     require_pyspark()
     _check_trigger(trigger or {})
@@ -117,7 +123,8 @@ def prepare(
     """What runs in the tasks, and the options of the read; raises what `listen` does."""
     client, options = consumer_settings(group, settings)
     given = _source_options(source, options)
-    job = handler_job(client, options, topic, handler, wait_most_s)
+    security = security_of(OptionReader(given, SOURCE_OPTIONS))
+    job = handler_job(client, security, options, topic, handler, wait_most_s)
     read = {
         **given,
         **filter_options(topic, expression),
@@ -126,7 +133,9 @@ def prepare(
         "group": options.group,
         "commitOffsets": "true",
         "columns": ",".join(COLUMNS),
-        "startingOffsets": start_offsets(client, options, topic, _retry_for_s(given)),
+        "startingOffsets": start_offsets(
+            secured(client, security), options, topic, _retry_for_s(given)
+        ),
     }
     return job, read
 

@@ -19,6 +19,7 @@ from cometmq.client.session.client_session import ClientSession
 from cometmq.errors import CometError
 from cometmq.model.topic import retry_topic_of
 from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.spark.connection_security import explained
 from cometmq.spark.source.offset_bounds import EARLIEST_NUMBER
 from cometmq.spark.source.topic_selection import queue_key
 
@@ -34,7 +35,8 @@ def start_offsets(
 ) -> str:
     """The option `startingOffsets` of the topic and the group's retry topic.
 
-    Raises RemotingError or BrokerError when brokers do not answer for `retry_for_s`.
+    Raises RemotingError or BrokerError when brokers do not answer for `retry_for_s`, AccessDenied
+    at once.
     """
     loop_thread = EventLoopThread.enter()
     try:
@@ -52,8 +54,9 @@ async def _ask_again(
         try:
             return await _ask(client, options, topic)
         except CometError as error:
-            if not error.retriable or loop.time() >= deadline:
-                raise
+            problem = explained(error)
+            if not problem.retriable or loop.time() >= deadline:
+                raise problem from error
         await asyncio.sleep(_PAUSE_S)
 
 

@@ -66,7 +66,7 @@ class WorkerClient:
 
     async def _start(self) -> None:
         job, options = self.job, self.options
-        self.session = session = ClientSession(job.client, SystemClock())
+        self.session = session = ClientSession(job.secured_client(), SystemClock())
         self.threads = ThreadPool(options.consume_threads, f"cometmq-{options.group}")
         self.tasks = TaskPool(options.consume_threads)
         delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))

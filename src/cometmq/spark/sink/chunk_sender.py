@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.errors import BrokerError, CometError, RouteNotFound, RowNotSent
+from cometmq.spark.connection_security import explained
 from cometmq.spark.sink import row_requests
 
 if TYPE_CHECKING:
@@ -153,4 +154,4 @@ class ChunkSender:
 
     def _raise(self, chunk: RowChunk, at: int, error: CometError) -> NoReturn:
         topic, row = chunk.topics[at], chunk.first + at
-        raise RowNotSent(self._partition, row, topic, str(error)) from error
+        raise RowNotSent(self._partition, row, topic, str(explained(error))) from error

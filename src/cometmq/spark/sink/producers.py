@@ -16,6 +16,7 @@ from cometmq.spark.sink.row_decisions import BODY_BYTES_MAX
 
 if TYPE_CHECKING:
     from cometmq.client.producer.send_pipeline import SendPipeline
+    from cometmq.spark.connection_security import ConnectionSecurity
 
 KEPT_MAX = 2
 IDLE_S = 60.0
@@ -24,9 +25,14 @@ IDLE_S = 60.0
 class CachedProducer:
     """A started producer of one group at one set of name servers."""
 
-    def __init__(self, group: str, namesrv: tuple[str, ...]) -> None:
-        self.key = (group, namesrv)
-        self._producer = AsyncProducer(group, namesrv=list(namesrv), body_bytes_max=BODY_BYTES_MAX)
+    def __init__(self, group: str, namesrv: tuple[str, ...], security: ConnectionSecurity) -> None:
+        self.key = (group, namesrv, security)
+        self._producer = AsyncProducer(
+            group,
+            namesrv=list(namesrv),
+            body_bytes_max=BODY_BYTES_MAX,
+            **security.client_settings(),
+        )
         self.bridge = BlockingBridge("sink")
         self.bridge.start(self._producer.start())
         self.idle_end: threading.Timer | None = None
@@ -45,16 +51,19 @@ _kept: list[CachedProducer] = []
 _lock = threading.Lock()
 
 
-def take(group: str, namesrv: tuple[str, ...]) -> CachedProducer:
-    """A kept producer of these, or a new one; pair it with `give_back` or its `stop`."""
+def take(group: str, namesrv: tuple[str, ...], security: ConnectionSecurity) -> CachedProducer:
+    """A kept producer of these, or a new one; pair it with `give_back` or its `stop`.
+
+    Raises SettingsError where a file of TLS is not on this machine.
+    """
     with _lock:
         for one in _kept:
-            if one.key == (group, namesrv):
+            if one.key == (group, namesrv, security):
                 _kept.remove(one)
                 assert one.idle_end is not None, "a kept producer has an end"
                 one.idle_end.cancel()
                 return one
-    return CachedProducer(group, namesrv)
+    return CachedProducer(group, namesrv, security)
 
 
 def give_back(producer: CachedProducer) -> None:

@@ -36,7 +36,7 @@ class SendWindow:
     def __enter__(self) -> Self:
         """Take a started producer."""
         options = self._options
-        self._producer = producers.take(options.group, options.namesrv)
+        self._producer = producers.take(options.group, options.namesrv, options.security)
         self._sender = ChunkSender(
             self._producer.pipeline,
             options.retry_for_ms / 1000,

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
 from cometmq.rules.name_validation import group_name_problem, topic_name_problem
+from cometmq.spark.connection_security import SECURITY_OPTIONS, security_of
 from cometmq.spark.option_reader import OptionReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cometmq.spark.connection_security import ConnectionSecurity
 
 DEFAULT_GROUP = "cometmq_spark_sink"
 
@@ -27,6 +30,7 @@ OPTIONS = (
     "maxInFlight",
     "retryForMs",
     "rejectedPath",
+    *SECURITY_OPTIONS,
     "checkpointLocation",
     "queryName",
 )
@@ -38,6 +42,7 @@ class SinkOptions:
     """What the user asked for, checked. Plain values only: it is pickled to the tasks."""
 
     namesrv: tuple[str, ...]
+    security: ConnectionSecurity
     topic: str
     """Where every row goes; empty: the row's column says so."""
     group: str
@@ -59,6 +64,7 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
         raise SettingsError(f'an option of the write to format("rocketmq") is wrong: {problem}')
     return SinkOptions(
         namesrv=texts.addresses("namesrv", "NAMESRV_ADDR"),
+        security=security_of(texts),
         topic=topic,
         group=group,
         ignored=texts.names("ignoreColumns"),

@@ -15,7 +15,6 @@ import time
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError
-from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.pull import SUBSCRIPTION, SUSPEND, PullMessageRequestHeader
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cometmq.model.queue import MessageQueue
+    from cometmq.net.blocking_channel import BlockingChannel
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.wire.command import Command
 
@@ -106,7 +106,8 @@ class ArrivalWatch:
         for addr, some in by_address.items():
             channel = self._channels.get(addr)
             if channel is None:
-                channel = BlockingChannel(addr, self._options.timeout_ms / 1000)
+                options = self._options
+                channel = options.security.channel(addr, options.timeout_ms / 1000)
                 self._channels[addr] = channel
             headers = [self._header(queue) for queue in some]
             opaques = channel.post_all(RequestCode.PULL_MESSAGE, headers)

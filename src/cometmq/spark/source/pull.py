@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import (
     BrokerAway,
     BrokerError,
+    CertificateRefused,
     CometError,
     DataLoss,
     QueueShrank,
@@ -120,6 +121,8 @@ def _wait_for_broker(retry_deadline: RetryDeadline, error: CometError, queue: Me
     """Wait for the broker; when the time is over raise an error that names broker and queue."""
     try:
         retry_deadline.wait_or_raise(error)
+    except CertificateRefused:
+        raise
     except (RemotingError, BrokerAway) as last:
         raise BrokerAway(
             f"broker {queue.broker_name} is away and queue {queue} cannot be read ({last}); start "

@@ -13,7 +13,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerAway, BrokerError, QueueShrank, RemotingError, RouteNotFound
+from cometmq.errors import (
+    BrokerAway,
+    BrokerError,
+    CertificateRefused,
+    QueueShrank,
+    RemotingError,
+    RouteNotFound,
+)
 from cometmq.model.admin_stats import TopicOffset
 from cometmq.rules import route_queues
 from cometmq.wire.bodies.admin import decode_topic_stats
@@ -62,6 +69,8 @@ class QueuePositions:
             some, others = routed.get(broker, []), unrouted.get(broker, [])
             try:
                 found |= self._of_broker(broker, addresses[broker], some, others)
+            except CertificateRefused:
+                raise
             except RemotingError as error:
                 if broker not in self._left_out:
                     raise self._away([broker], [*some, *others], str(error)) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from cometmq.errors import BrokerError, CometError
+from cometmq.spark.connection_security import explained
 from cometmq.wire.codes import ResponseCode
 
 _PAUSE_S = 0.2
@@ -34,7 +35,7 @@ class RetryDeadline:
         self._since = now if self._since is None else self._since
         limit = self._limit_s if limit_s is None else min(limit_s, self._limit_s)
         if not is_temporary(error) or now - self._since >= limit:
-            raise error
+            raise explained(error)
         time.sleep(_PAUSE_S)
 
 

@@ -16,6 +16,7 @@ from cometmq.errors import BadFilter, SettingsError
 from cometmq.model.topic import retry_topic_of
 from cometmq.rules.filters import sql92_parser
 from cometmq.rules.filters.tag_expressions import expression_problem
+from cometmq.spark.connection_security import SECURITY_OPTIONS, security_of
 from cometmq.spark.option_reader import OptionReader
 from cometmq.spark.source import columns as known_columns
 from cometmq.spark.source import offset_bounds, topic_selection
@@ -23,6 +24,7 @@ from cometmq.spark.source import offset_bounds, topic_selection
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cometmq.spark.connection_security import ConnectionSecurity
     from cometmq.spark.source.offset_bounds import OffsetBound
     from cometmq.spark.source.topic_selection import TopicSelection
 
@@ -55,6 +57,7 @@ OPTIONS = (
     "idleWaitMs",
     "timeoutMs",
     "retryForMs",
+    *SECURITY_OPTIONS,
 )
 """Every option of a read."""
 
@@ -64,6 +67,7 @@ class SourceOptions:
     """What the user asked for, checked. Plain values only: it is pickled to the tasks."""
 
     namesrv: tuple[str, ...]
+    security: ConnectionSecurity
     brokers: tuple[str, ...]
     """Brokers that must be asked, though name servers may have forgotten them."""
     selection: TopicSelection
@@ -111,6 +115,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
     texts.one_of("tags", "sql")
     parsed = SourceOptions(
         namesrv=texts.addresses("namesrv", "NAMESRV_ADDR"),
+        security=security_of(texts),
         brokers=texts.names("brokers"),
         selection=selected,
         group=texts.text("group", DEFAULT_GROUP),

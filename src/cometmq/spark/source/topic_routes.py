@@ -13,8 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, CometError, RemotingError, RouteNotFound
-from cometmq.net.blocking_channel import BlockingChannel
+from cometmq.errors import AccessDenied, BrokerError, CometError, RemotingError, RouteNotFound
 from cometmq.rules import route_queues
 from cometmq.wire.bodies.name_lists import decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
@@ -24,6 +23,7 @@ from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo, TopicRouteData
+    from cometmq.net.blocking_channel import BlockingChannel
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
@@ -69,7 +69,8 @@ class TopicRoutes:
         """The connection to an address, opened if there is none."""
         channel = self._channels.get(addr)
         if channel is None or not channel.is_open:
-            channel = BlockingChannel(addr, self._options.timeout_ms / 1000)
+            options = self._options
+            channel = options.security.channel(addr, options.timeout_ms / 1000)
             self._channels[addr] = channel
         return channel
 
@@ -131,9 +132,7 @@ class TopicRoutes:
         }
         queues = route_queues.subscribe_queues(topic, route)
         if not queues and route.queue_datas:
-            raise BrokerError(
-                ResponseCode.NO_PERMISSION, f"topic {topic} may not be read", "the route"
-            )
+            raise AccessDenied(f"topic {topic} may not be read: no broker permits it")
         assigned = self._options.selection.queues
         routes.addresses |= addresses
         routes.queues[topic] = [

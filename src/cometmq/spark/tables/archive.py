@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
+from cometmq.spark.connection_security import SECURITY_OPTIONS
 from cometmq.spark.tables.archive_rows import ArchiveRows
 from cometmq.spark.tables.compaction import compact as merge_small_files
 from cometmq.spark.tables.manifest_log import ManifestLog
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
     from cometmq.spark.tables.table_appender import TableRows
 
 ROWS_MAX = 1_000_000
-SOURCE_OPTIONS = ("brokers", "group", "timeoutMs", "retryForMs", "slots", "minPartitions")
+SOURCE_OPTIONS = (
+    *SECURITY_OPTIONS,
+    "brokers",
+    "group",
+    "timeoutMs",
+    "retryForMs",
+    "slots",
+    "minPartitions",
+)
 """Options of the source that a job of these tables takes."""
 
 

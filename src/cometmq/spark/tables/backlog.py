@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cometmq.client.admin.async_admin import AsyncAdmin
-from cometmq.errors import ClientError, RouteNotFound, SettingsError
+from cometmq.errors import BrokerError, ClientError, RouteNotFound, SettingsError
 from cometmq.model.topic import dlq_topic_of, retry_topic_of
 from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.spark.connection_security import SECURITY_OPTIONS, explained, security_of
+from cometmq.spark.option_reader import OptionReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -80,6 +82,7 @@ def backlog(
     namesrv: str | None = None,
     over_s: float = 5.0,
     timeout_s: float = 6.0,
+    options: Mapping[str, str] | None = None,
 ) -> list[TopicBacklog]:
     """The backlog of consumer groups, a row for each group and topic, the longest lag first.
 
@@ -87,14 +90,21 @@ def backlog(
     - `namesrv`: default: the environment's NAMESRV_ADDR.
     - `over_s`: seconds over which rates are measured; the call takes as long.
     - `timeout_s`: for each answer.
+    - `options`: those of the source that are about keys and TLS.
 
     Raises ClientError for a named group that has committed nothing, RemotingError for a server that
-    does not answer, SettingsError for wrong arguments.
+    does not answer, AccessDenied, SettingsError for wrong arguments.
     """
     if over_s <= 0:
         raise SettingsError(f"over_s is {over_s}: it must be above 0")
     names = [groups] if isinstance(groups, str) else list(groups)
-    return asyncio.run(_backlog(names, namesrv, over_s, timeout_s))
+    texts = OptionReader(options or {}, SECURITY_OPTIONS)
+    security = security_of(texts).client_settings()
+    admin = AsyncAdmin(namesrv=namesrv, timeout_s=timeout_s, **security)
+    try:
+        return asyncio.run(_backlog(admin, names, over_s))
+    except BrokerError as error:
+        raise explained(error) from error
 
 
 def backlog_frame(spark: SparkSession, rows: Iterable[TopicBacklog]) -> DataFrame:
@@ -107,10 +117,8 @@ def backlog_frame(spark: SparkSession, rows: Iterable[TopicBacklog]) -> DataFram
     return spark.createDataFrame([tuple(asdict(one).values()) for one in rows], schema)
 
 
-async def _backlog(
-    names: list[str], namesrv: str | None, over_s: float, timeout_s: float
-) -> list[TopicBacklog]:
-    async with AsyncAdmin(namesrv=namesrv, timeout_s=timeout_s) as admin:
+async def _backlog(admin: AsyncAdmin, names: list[str], over_s: float) -> list[TopicBacklog]:
+    async with admin:
         wanted = names or await admin.groups()
         before = await _looks(admin, wanted)
         await asyncio.sleep(over_s)
