@@ -55,7 +55,7 @@ def doctor(
     groups. Changes nothing. The exit code is 1 when something is wrong, 0 otherwise; notices, which
     may be on purpose, do not count. Works with Apache RocketMQ's servers and clients, too.
     """
-    findings = asyncio.run(_look(name_servers(namesrv, {}), groups, timeout_s))
+    findings = asyncio.run(_diagnose_cluster(name_servers(namesrv, {}), groups, timeout_s))
     if as_json:
         table = [finding._asdict() for finding in findings]
         click.echo(json.dumps({"well": is_well(findings), "findings": table}, indent=2))
@@ -64,7 +64,7 @@ def doctor(
     ctx.exit(0 if is_well(findings) else 1)
 
 
-async def _look(
+async def _diagnose_cluster(
     addrs: tuple[str, ...], groups: tuple[str, ...], timeout_s: float
 ) -> list[ClusterFinding]:
     """Look again while only the owners of queues are wrong."""

@@ -104,7 +104,7 @@ def _print(found: StoredOrder) -> None:
     if not found.queues:
         click.echo("there is no message")
     elif not found.is_in_order:
-        click.echo(f"{found.faults:,} faults")
+        click.echo("1 fault" if found.faults == 1 else f"{found.faults:,} faults")
     elif not any(one.keys for one in found.keys):
         click.echo("the offsets are in order; no message has a key")
     else:

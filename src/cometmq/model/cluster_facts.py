@@ -92,8 +92,8 @@ class GroupFacts:
 class ClusterFacts:
     """All that was found.
 
-    `left_out` says in words what was too much to be asked, `unreadable` whose answers could not be
-    read, and why.
+    `left_out` says in words what was too much to be asked; `unreadable` has the address of each
+    server with an answer that could not be read, and which answer that was.
     """
 
     name_servers: tuple[NameServerFacts, ...]
@@ -101,4 +101,4 @@ class ClusterFacts:
     routes: dict[str, TopicRouteData] = field(default_factory=dict)
     groups: tuple[GroupFacts, ...] = ()
     left_out: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    unreadable: tuple[tuple[str, str], ...] = ()

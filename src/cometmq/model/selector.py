@@ -26,7 +26,7 @@ class MessageSelector(NamedTuple):
 
     @classmethod
     def by_sql(cls, condition: str) -> Self:
-        """Take messages whose properties meet a condition, as in "price > 10 AND color = 'red'".
+        """Take messages whose properties meet a condition, as in "price > 10 AND colour = 'red'".
 
         The broker needs enablePropertyFilter=true.
         """

@@ -76,6 +76,11 @@ def dumps(value: object, *, strict: bool = False) -> bytes:
     return "".join(pieces).encode()
 
 
+def dump_entry(key: object, value: object) -> bytes:
+    """Write one entry of an object, without the object's braces."""
+    return dumps({key: value})[1:-1]
+
+
 def object_key(fields: Mapping[str, object]) -> JsonObjectKey:
     """Return the object as a key for `dumps`."""
     return JsonObjectKey(dumps(fields).decode())

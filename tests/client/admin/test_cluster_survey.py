@@ -55,6 +55,6 @@ def test_an_answer_that_cannot_be_read_is_a_fault_of_its_server(
     asked = [*ASKED, RequestCode.GET_BROKER_CONFIG]
     scripted_broker.answers.update(dict.fromkeys(asked, answer))
     assert any(
-        scripted_broker.addr in f"{one.subject}{one.what}" and code.name in one.what
+        scripted_broker.addr in one.subject and f"its answer to {code.name} cannot" in one.what
         for one in faults(scripted_broker)
     )

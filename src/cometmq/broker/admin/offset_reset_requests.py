@@ -19,7 +19,7 @@ from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.net.handler import Reply
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.broker import encode_correction_offsets
-from cometmq.wire.bodies.offset import encode_reset_entry, encode_reset_offset
+from cometmq.wire.bodies.offset import encode_reset_offset, reset_offset_entry
 from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
 from cometmq.wire.command import request as new_request
@@ -186,7 +186,7 @@ class OffsetResetRequests:
                 await asyncio.sleep(0)
         self._held_pulls.wake_topic(topic)
         entries = (
-            encode_reset_entry(self._queue(topic, queue_id), offset)
+            reset_offset_entry(self._queue(topic, queue_id), offset)
             for queue_id, offset in targets.items()
         )
         return Reply(

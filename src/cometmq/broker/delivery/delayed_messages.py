@@ -26,7 +26,7 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutStatus
 from cometmq.store.store_clock import GRAIN_MS
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.topic import version_fields, version_of
 from cometmq.wire.records import log_record as stored
 
@@ -324,21 +324,23 @@ class _StoredDelayOffsets(NamedTuple):
     ranges: dict[int, list[tuple[int, int]]]
 
 
-def stored_places_of(obj: shape.Json) -> _StoredDelayOffsets:
+def stored_places_of(obj: json_fields.Json) -> _StoredDelayOffsets:
     """What delayOffset.json holds; ProtocolError where it is misshapen."""
-    several = shape.object_of(obj.get(_RANGES_KEY), _RANGES_KEY)
+    several = json_fields.object_of(obj.get(_RANGES_KEY), _RANGES_KEY)
     ranges = {
-        shape.as_number(level, _RANGES_KEY): shape.items(several, level, _range_of)
+        json_fields.as_number(level, _RANGES_KEY): json_fields.items(several, level, _range_of)
         for level in several
     }
-    offsets = shape.number_table(obj.get("offsetTable"))
+    offsets = json_fields.number_table(obj.get("offsetTable"))
     return _StoredDelayOffsets(version_of(obj.get("dataVersion")), offsets, ranges)
 
 
 def _range_of(value: object) -> tuple[int, int]:
     if not isinstance(value, list) or len(value) != 2:
         raise ProtocolError(f"a range of {_RANGES_KEY} is no pair")
-    return shape.as_number(value[0], _RANGES_KEY), shape.as_number(value[1], _RANGES_KEY)
+    return json_fields.as_number(value[0], _RANGES_KEY), json_fields.as_number(
+        value[1], _RANGES_KEY
+    )
 
 
 def _ignore(from_queue: tuple[str, int], topic: str, size: int) -> None:

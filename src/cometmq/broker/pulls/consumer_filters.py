@@ -20,7 +20,7 @@ from cometmq.model.subscription import SQL92
 from cometmq.rules.filters import bloom_filter, tag_expressions
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX, Sql92Filter, parse
 from cometmq.store.property_filter import FilterNotReady, PropertyFilter
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import properties
 
@@ -359,25 +359,25 @@ class ConsumerFilters:
         self._is_dirty = False
 
 
-def stored_filters_of(obj: shape.Json) -> list[tuple[str, str, GroupFilter]]:
+def stored_filters_of(obj: json_fields.Json) -> list[tuple[str, str, GroupFilter]]:
     """Topic, group and filter of all entries of consumerFilter.json."""
-    topics = shape.table(obj, "filterDataByTopic", shape.object_of)
+    topics = json_fields.table(obj, "filterDataByTopic", json_fields.object_of)
     return [
         (topic, group, entry)
         for topic, groups in topics.items()
-        for group, entry in shape.table(groups, "groupFilterData", _stored_filter).items()
+        for group, entry in json_fields.table(groups, "groupFilterData", _stored_filter).items()
     ]
 
 
 def _stored_filter(value: object) -> GroupFilter:
-    fields = shape.object_of(value, "a filter")
+    fields = json_fields.object_of(value, "a filter")
     entry = GroupFilter(
-        shape.text(fields, "expression"),
-        shape.text(fields, "expressionType"),
-        shape.number(fields, "clientVersion"),
-        shape.number(fields, "bornTime"),
+        json_fields.text(fields, "expression"),
+        json_fields.text(fields, "expressionType"),
+        json_fields.number(fields, "clientVersion"),
+        json_fields.number(fields, "bornTime"),
     )
-    entry.dead_ms = shape.number(fields, "deadTime")
+    entry.dead_ms = json_fields.number(fields, "deadTime")
     return entry
 
 

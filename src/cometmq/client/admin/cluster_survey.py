@@ -93,7 +93,7 @@ class ClusterSurvey:
             routes=routes,
             groups=groups,
             left_out=tuple(self._left_out),
-            unreadable=tuple(self._unreadable.values()),
+            unreadable=tuple((addr, what) for (addr, _), what in self._unreadable.items()),
         )
 
     async def _each(self, items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
@@ -160,7 +160,7 @@ class ClusterSurvey:
         except RemotingError:
             return None
         except ProtocolError as error:
-            self._unreadable[addr, code] = f"the answer of {addr} to {code.name}: {error}"
+            self._unreadable[addr, code] = f"its answer to {code.name} cannot be read: {error}"
             return None
 
     async def _groups(self, brokers: list[BrokerFacts]) -> tuple[GroupFacts, ...]:

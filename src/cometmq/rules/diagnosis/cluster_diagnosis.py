@@ -21,7 +21,7 @@ def diagnose(facts: ClusterFacts) -> list[ClusterFinding]:
         for finding in check(facts)
     ]
     advice = "see the version and the log of that server: it does not answer as RocketMQ does"
-    found += [fault("answers", "not to be read", what, advice) for what in facts.unreadable]
+    found += [fault("answer", addr, what, advice) for addr, what in facts.unreadable]
     advice = "name the groups to look at with --group"
     return found + [notice("extent", "this look", what, advice) for what in facts.left_out]
 

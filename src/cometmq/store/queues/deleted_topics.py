@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import ProtocolError
 from cometmq.store.json_file import JsonFile
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,13 +111,13 @@ class DeletedTopics:
         )
 
 
-def _stored_marks(obj: shape.Json) -> dict[str, DeletedTopic]:
-    return shape.table(obj, "deletedTopics", _stored_mark)
+def _stored_marks(obj: json_fields.Json) -> dict[str, DeletedTopic]:
+    return json_fields.table(obj, "deletedTopics", _stored_mark)
 
 
 def _stored_mark(value: object) -> DeletedTopic:
-    fields = shape.object_of(value, "a deleted topic")
-    found = DeletedTopic(*(shape.number(fields, name) for name in DeletedTopic._fields))
+    fields = json_fields.object_of(value, "a deleted topic")
+    found = DeletedTopic(*(json_fields.number(fields, name) for name in DeletedTopic._fields))
     if min(found.end, found.entries) < 0:
         raise ProtocolError("a deleted topic has a number below 0")
     return found

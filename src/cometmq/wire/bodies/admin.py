@@ -26,7 +26,7 @@ from cometmq.model.subscription import (
     SubscriptionData,
 )
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.heartbeat import subscription_fields, subscription_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,17 @@ _RESULTS = (
     "CR_THROW_EXCEPTION",
     "CR_RETURN_NULL",
 )
+_TOPIC_OFFSET = {
+    "last_update_timestamp": "lastUpdateTimestamp",
+    "max_offset": "maxOffset",
+    "min_offset": "minOffset",
+}
+_QUEUE_PROGRESS = {
+    "broker_offset": "brokerOffset",
+    "consumer_offset": "consumerOffset",
+    "last_timestamp": "lastTimestamp",
+    "pull_offset": "pullOffset",
+}
 
 
 class ConsumerConnections(NamedTuple):
@@ -75,14 +86,14 @@ def connection_entry(one: ClientConnection) -> bytes:
 
 def decode_consumer_connections(data: bytes) -> ConsumerConnections:
     """Read the answer to 203."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     first = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     return ConsumerConnections(
-        shape.items(obj, "connectionSet", _connection_of),
-        shape.table(obj, "subscriptionTable", subscription_of),
-        shape.member(obj, "consumeType", ConsumeType.CONSUME_PASSIVELY),
-        shape.member(obj, "messageModel", MessageModel.CLUSTERING),
-        shape.member(obj, "consumeFromWhere", first),
+        json_fields.items(obj, "connectionSet", _connection_of),
+        json_fields.table(obj, "subscriptionTable", subscription_of),
+        json_fields.member(obj, "consumeType", ConsumeType.CONSUME_PASSIVELY),
+        json_fields.member(obj, "messageModel", MessageModel.CLUSTERING),
+        json_fields.member(obj, "consumeFromWhere", first),
     )
 
 
@@ -93,23 +104,23 @@ def encode_producer_connections(connections: Iterable[ClientConnection]) -> byte
 
 def decode_producer_connections(data: bytes) -> list[ClientConnection]:
     """Read the answer to 204."""
-    return shape.items(shape.load_object(data), "connectionSet", _connection_of)
+    return json_fields.items(json_fields.load_object(data), "connectionSet", _connection_of)
 
 
 def encode_topic_stats(offsets: Mapping[MessageQueue, TopicOffset], put_tps: float = 0.0) -> bytes:
     """Write the answer to 202."""
-    table = {queue: _topic_offset_fields(one) for queue, one in offsets.items()}
-    return fastjson.dumps({"offsetTable": shape.queue_keys(table), "topicPutTps": put_tps})
+    table = {queue: _numbers(one, _TOPIC_OFFSET) for queue, one in offsets.items()}
+    return fastjson.dumps({"offsetTable": json_fields.queue_keys(table), "topicPutTps": put_tps})
 
 
 def topic_offset_entry(queue: MessageQueue, one: TopicOffset) -> bytes:
     """One entry of the table in that answer."""
-    return _queue_entry(queue, _topic_offset_fields(one))
+    return json_fields.queue_entry(queue, _numbers(one, _TOPIC_OFFSET))
 
 
 def decode_topic_stats(data: bytes) -> dict[MessageQueue, TopicOffset]:
     """Read the answer to 202."""
-    return shape.queue_table(shape.load_object(data), "offsetTable", _topic_offset_of)
+    return json_fields.queue_table(json_fields.load_object(data), "offsetTable", _topic_offset_of)
 
 
 def encode_consume_stats(stats: ConsumeStats) -> bytes:
@@ -119,21 +130,21 @@ def encode_consume_stats(stats: ConsumeStats) -> bytes:
 
 def consume_stats_fields(stats: ConsumeStats) -> dict[str, object]:
     """Return a group's progress as it is written."""
-    table = {queue: _queue_progress_fields(one) for queue, one in stats.offset_table.items()}
-    return {"consumeTps": stats.consume_tps, "offsetTable": shape.queue_keys(table)}
+    table = {queue: _numbers(one, _QUEUE_PROGRESS) for queue, one in stats.offset_table.items()}
+    return {"consumeTps": stats.consume_tps, "offsetTable": json_fields.queue_keys(table)}
 
 
 def queue_progress_entry(queue: MessageQueue, one: QueueProgress) -> bytes:
     """One entry of the table in that answer."""
-    return _queue_entry(queue, _queue_progress_fields(one))
+    return json_fields.queue_entry(queue, _numbers(one, _QUEUE_PROGRESS))
 
 
 def decode_consume_stats(data: bytes) -> ConsumeStats:
     """Read the answer to 208."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     return ConsumeStats(
-        offset_table=shape.queue_table(obj, "offsetTable", _queue_progress_of),
-        consume_tps=shape.real(obj, "consumeTps"),
+        offset_table=json_fields.queue_table(obj, "offsetTable", _queue_progress_of),
+        consume_tps=json_fields.real(obj, "consumeTps"),
     )
 
 
@@ -149,7 +160,7 @@ def time_span_entry(span: QueueTimeSpan, shown: Callable[[int], str]) -> bytes:
 
 def decode_time_spans(data: bytes) -> list[QueueTimeSpan]:
     """Read the answer to 303."""
-    return shape.items(shape.load_object(data), "consumeTimeSpanSet", _span_of)
+    return json_fields.items(json_fields.load_object(data), "consumeTimeSpanSet", _span_of)
 
 
 def encode_running_info(info: ConsumerRunningInfo) -> bytes:
@@ -158,7 +169,7 @@ def encode_running_info(info: ConsumerRunningInfo) -> bytes:
     fields = {
         "jstack": info.jstack,
         "mqPopTable": {},
-        "mqTable": shape.queue_keys(queues),
+        "mqTable": json_fields.queue_keys(queues),
         "properties": info.properties,
         "statusTable": {topic: _status_fields(one) for topic, one in info.status_table.items()},
         "subscriptionSet": [subscription_fields(sub) for sub in info.subscriptions],
@@ -169,13 +180,13 @@ def encode_running_info(info: ConsumerRunningInfo) -> bytes:
 
 def decode_running_info(data: bytes) -> ConsumerRunningInfo:
     """Read a consumer's answer to 307."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     return ConsumerRunningInfo(
-        properties=shape.text_table(obj, "properties"),
-        subscriptions=tuple(shape.items(obj, "subscriptionSet", subscription_of)),
-        mq_table=shape.queue_table(obj, "mqTable", _process_queue_of),
-        status_table=shape.table(obj, "statusTable", _status_of),
-        jstack=shape.text_or_none(obj, "jstack"),
+        properties=json_fields.text_table(obj, "properties"),
+        subscriptions=tuple(json_fields.items(obj, "subscriptionSet", subscription_of)),
+        mq_table=json_fields.queue_table(obj, "mqTable", _process_queue_of),
+        status_table=json_fields.table(obj, "statusTable", _status_of),
+        jstack=json_fields.text_or_none(obj, "jstack"),
     )
 
 
@@ -193,38 +204,17 @@ def encode_directly_result(result: ConsumeMessageDirectlyResult) -> bytes:
 
 def decode_directly_result(data: bytes) -> ConsumeMessageDirectlyResult:
     """Read a consumer's answer to 309; clients in Go write the result as a number."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     result = obj.get("consumeResult")
     if isinstance(result, int) and 0 <= result < len(_RESULTS):
         result = _RESULTS[result]
     return ConsumeMessageDirectlyResult(
-        consume_result=shape.as_text(result, "consumeResult"),
-        order=shape.flag(obj, "order"),
-        auto_commit=shape.flag(obj, "autoCommit", True),
-        remark=shape.text_or_none(obj, "remark"),
-        spent_time_ms=shape.number(obj, "spentTimeMills"),
+        consume_result=json_fields.as_text(result, "consumeResult"),
+        order=json_fields.flag(obj, "order"),
+        auto_commit=json_fields.flag(obj, "autoCommit", True),
+        remark=json_fields.text_or_none(obj, "remark"),
+        spent_time_ms=json_fields.number(obj, "spentTimeMills"),
     )
-
-
-def _queue_entry(queue: MessageQueue, fields: object) -> bytes:
-    return fastjson.dumps(shape.queue_keys({queue: fields}))[1:-1]
-
-
-def _topic_offset_fields(one: TopicOffset) -> dict[str, object]:
-    return {
-        "lastUpdateTimestamp": one.last_update_timestamp,
-        "maxOffset": one.max_offset,
-        "minOffset": one.min_offset,
-    }
-
-
-def _queue_progress_fields(one: QueueProgress) -> dict[str, object]:
-    return {
-        "brokerOffset": one.broker_offset,
-        "consumerOffset": one.consumer_offset,
-        "lastTimestamp": one.last_timestamp,
-        "pullOffset": one.pull_offset,
-    }
 
 
 def _connection_fields(one: ClientConnection) -> dict[str, object]:
@@ -237,32 +227,32 @@ def _connection_fields(one: ClientConnection) -> dict[str, object]:
 
 
 def _connection_of(value: Any) -> ClientConnection:
-    obj = shape.object_of(value, "a connection")
+    obj = json_fields.object_of(value, "a connection")
     return ClientConnection(
-        client_id=shape.text(obj, "clientId"),
-        client_addr=shape.text(obj, "clientAddr"),
-        language=shape.text(obj, "language"),
-        version=shape.number(obj, "version"),
+        client_id=json_fields.text(obj, "clientId"),
+        client_addr=json_fields.text(obj, "clientAddr"),
+        language=json_fields.text(obj, "language"),
+        version=json_fields.number(obj, "version"),
     )
+
+
+def _numbers(one: object, names: Mapping[str, str]) -> dict[str, object]:
+    """Whole numbers as they are written."""
+    return {name: getattr(one, attribute) for attribute, name in names.items()}
+
+
+def _read_numbers(value: Any, names: Mapping[str, str]) -> dict[str, int]:
+    """Whole numbers of a table of offsets, by attribute."""
+    obj = json_fields.object_of(value, "offsetTable")
+    return {attribute: json_fields.number(obj, name) for attribute, name in names.items()}
 
 
 def _topic_offset_of(value: Any) -> TopicOffset:
-    obj = shape.object_of(value, "offsetTable")
-    return TopicOffset(
-        min_offset=shape.number(obj, "minOffset"),
-        max_offset=shape.number(obj, "maxOffset"),
-        last_update_timestamp=shape.number(obj, "lastUpdateTimestamp"),
-    )
+    return TopicOffset(**_read_numbers(value, _TOPIC_OFFSET))
 
 
 def _queue_progress_of(value: Any) -> QueueProgress:
-    obj = shape.object_of(value, "offsetTable")
-    return QueueProgress(
-        broker_offset=shape.number(obj, "brokerOffset"),
-        consumer_offset=shape.number(obj, "consumerOffset"),
-        pull_offset=shape.number(obj, "pullOffset"),
-        last_timestamp=shape.number(obj, "lastTimestamp"),
-    )
+    return QueueProgress(**_read_numbers(value, _QUEUE_PROGRESS))
 
 
 def _span_fields(span: QueueTimeSpan, shown: Callable[[int], str]) -> dict[str, object]:
@@ -272,20 +262,20 @@ def _span_fields(span: QueueTimeSpan, shown: Callable[[int], str]) -> dict[str, 
         "delayTime": span.delay_time,
         "maxTimeStamp": span.max_time_stamp,
         "maxTimeStampStr": shown(span.max_time_stamp),
-        "messageQueue": shape.queue_fields(span.message_queue),
+        "messageQueue": json_fields.queue_fields(span.message_queue),
         "minTimeStamp": span.min_time_stamp,
         "minTimeStampStr": shown(span.min_time_stamp),
     }
 
 
 def _span_of(value: Any) -> QueueTimeSpan:
-    obj = shape.object_of(value, "consumeTimeSpanSet")
+    obj = json_fields.object_of(value, "consumeTimeSpanSet")
     return QueueTimeSpan(
-        message_queue=shape.queue_of(obj.get("messageQueue")),
-        min_time_stamp=shape.number(obj, "minTimeStamp"),
-        max_time_stamp=shape.number(obj, "maxTimeStamp"),
-        consume_time_stamp=shape.number(obj, "consumeTimeStamp"),
-        delay_time=shape.number(obj, "delayTime"),
+        message_queue=json_fields.queue_of(obj.get("messageQueue")),
+        min_time_stamp=json_fields.number(obj, "minTimeStamp"),
+        max_time_stamp=json_fields.number(obj, "maxTimeStamp"),
+        consume_time_stamp=json_fields.number(obj, "consumeTimeStamp"),
+        delay_time=json_fields.number(obj, "delayTime"),
     )
 
 
@@ -309,19 +299,19 @@ def _process_queue_fields(one: ProcessQueueInfo) -> dict[str, object]:
 
 
 def _process_queue_of(value: Any) -> ProcessQueueInfo:
-    obj = shape.object_of(value, "mqTable")
+    obj = json_fields.object_of(value, "mqTable")
     return ProcessQueueInfo(
-        commit_offset=shape.number(obj, "commitOffset"),
-        cached_msg_min_offset=shape.number(obj, "cachedMsgMinOffset"),
-        cached_msg_max_offset=shape.number(obj, "cachedMsgMaxOffset"),
-        cached_msg_count=shape.number(obj, "cachedMsgCount"),
-        cached_msg_size_in_mib=shape.number(obj, "cachedMsgSizeInMiB"),
-        locked=shape.flag(obj, "locked"),
-        try_unlock_times=shape.number(obj, "tryUnlockTimes"),
-        last_lock_timestamp=shape.number(obj, "lastLockTimestamp"),
-        dropped=shape.flag(obj, "droped") or shape.flag(obj, "dropped"),
-        last_pull_timestamp=shape.number(obj, "lastPullTimestamp"),
-        last_consume_timestamp=shape.number(obj, "lastConsumeTimestamp"),
+        commit_offset=json_fields.number(obj, "commitOffset"),
+        cached_msg_min_offset=json_fields.number(obj, "cachedMsgMinOffset"),
+        cached_msg_max_offset=json_fields.number(obj, "cachedMsgMaxOffset"),
+        cached_msg_count=json_fields.number(obj, "cachedMsgCount"),
+        cached_msg_size_in_mib=json_fields.number(obj, "cachedMsgSizeInMiB"),
+        locked=json_fields.flag(obj, "locked"),
+        try_unlock_times=json_fields.number(obj, "tryUnlockTimes"),
+        last_lock_timestamp=json_fields.number(obj, "lastLockTimestamp"),
+        dropped=json_fields.flag(obj, "droped") or json_fields.flag(obj, "dropped"),
+        last_pull_timestamp=json_fields.number(obj, "lastPullTimestamp"),
+        last_consume_timestamp=json_fields.number(obj, "lastConsumeTimestamp"),
     )
 
 
@@ -337,12 +327,12 @@ def _status_fields(one: TopicConsumeRates) -> dict[str, object]:
 
 
 def _status_of(value: Any) -> TopicConsumeRates:
-    obj = shape.object_of(value, "statusTable")
+    obj = json_fields.object_of(value, "statusTable")
     return TopicConsumeRates(
-        pull_rt=shape.real(obj, "pullRT"),
-        pull_tps=shape.real(obj, "pullTPS"),
-        consume_rt=shape.real(obj, "consumeRT"),
-        consume_ok_tps=shape.real(obj, "consumeOKTPS"),
-        consume_failed_tps=shape.real(obj, "consumeFailedTPS"),
-        consume_failed_msgs=shape.number(obj, "consumeFailedMsgs"),
+        pull_rt=json_fields.real(obj, "pullRT"),
+        pull_tps=json_fields.real(obj, "pullTPS"),
+        consume_rt=json_fields.real(obj, "consumeRT"),
+        consume_ok_tps=json_fields.real(obj, "consumeOKTPS"),
+        consume_failed_tps=json_fields.real(obj, "consumeFailedTPS"),
+        consume_failed_msgs=json_fields.number(obj, "consumeFailedMsgs"),
     )

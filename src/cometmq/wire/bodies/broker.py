@@ -107,7 +107,7 @@ def encode_producer_table(groups: Mapping[str, Iterable[ProducerInfo]]) -> bytes
 
 def producer_entry(group: str, found: Iterable[ProducerInfo]) -> bytes:
     """One entry of the table in that answer."""
-    return fastjson.dumps({group: list(map(_producer_fields, found))})[1:-1]
+    return fastjson.dump_entry(group, list(map(_producer_fields, found)))
 
 
 def encode_subscription(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.model.group import GroupRetryPolicy, SubscriptionGroupConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.topic import version_fields, version_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def encode_group_config_list(configs: Iterable[SubscriptionGroupConfig]) -> byte
 
 def decode_group_config_list(data: bytes) -> list[SubscriptionGroupConfig]:
     """Read the groups to create (225)."""
-    return shape.items(shape.load_request(data), "groupConfigList", group_of)
+    return json_fields.items(json_fields.load_request(data), "groupConfigList", group_of)
 
 
 def encode_group_table(table: GroupTable) -> bytes:
@@ -60,16 +60,16 @@ def encode_group_table(table: GroupTable) -> bytes:
 
 def decode_group_table(data: bytes) -> GroupTable:
     """Read a broker's groups (201)."""
-    return group_table_of(shape.load_object(data))
+    return group_table_of(json_fields.load_object(data))
 
 
-def group_table_of(obj: shape.Json) -> GroupTable:
+def group_table_of(obj: json_fields.Json) -> GroupTable:
     """Read a broker's groups as 201 and subscriptionGroup.json have them."""
-    configs = shape.object_of(obj.get("subscriptionGroupTable"), "subscriptionGroupTable")
+    configs = json_fields.object_of(obj.get("subscriptionGroupTable"), "subscriptionGroupTable")
     return GroupTable(
         version_of(obj.get("dataVersion")),
         {name: group_of(value, name) for name, value in configs.items()},
-        shape.table(obj, "forbiddenTable", _numbers),
+        json_fields.table(obj, "forbiddenTable", _numbers),
     )
 
 
@@ -95,22 +95,24 @@ def group_fields(config: SubscriptionGroupConfig) -> dict[str, object]:
 
 def group_of(value: Any, name: str = "") -> SubscriptionGroupConfig:
     """Read a group; `name` stands in where it carries none."""
-    obj = shape.object_of(value, "a consumer group")
+    obj = json_fields.object_of(value, "a consumer group")
     return SubscriptionGroupConfig(
-        group_name=shape.text(obj, "groupName", name),
-        consume_enable=shape.flag(obj, "consumeEnable", True),
-        consume_from_min_enable=shape.flag(obj, "consumeFromMinEnable", True),
-        consume_broadcast_enable=shape.flag(obj, "consumeBroadcastEnable", True),
-        consume_message_orderly=shape.flag(obj, "consumeMessageOrderly"),
-        retry_queue_nums=shape.number(obj, "retryQueueNums", 1),
-        retry_max_times=shape.number(obj, "retryMaxTimes", 16),
+        group_name=json_fields.text(obj, "groupName", name),
+        consume_enable=json_fields.flag(obj, "consumeEnable", True),
+        consume_from_min_enable=json_fields.flag(obj, "consumeFromMinEnable", True),
+        consume_broadcast_enable=json_fields.flag(obj, "consumeBroadcastEnable", True),
+        consume_message_orderly=json_fields.flag(obj, "consumeMessageOrderly"),
+        retry_queue_nums=json_fields.number(obj, "retryQueueNums", 1),
+        retry_max_times=json_fields.number(obj, "retryMaxTimes", 16),
         group_retry_policy=_policy_of(obj.get("groupRetryPolicy")),
-        broker_id=shape.number(obj, "brokerId"),
-        which_broker_when_consume_slowly=shape.number(obj, "whichBrokerWhenConsumeSlowly", 1),
-        notify_consumer_ids_changed_enable=shape.flag(obj, "notifyConsumerIdsChangedEnable", True),
-        group_sys_flag=shape.number(obj, "groupSysFlag"),
-        consume_timeout_minute=shape.number(obj, "consumeTimeoutMinute", 15),
-        attributes=shape.text_table(obj, "attributes"),
+        broker_id=json_fields.number(obj, "brokerId"),
+        which_broker_when_consume_slowly=json_fields.number(obj, "whichBrokerWhenConsumeSlowly", 1),
+        notify_consumer_ids_changed_enable=json_fields.flag(
+            obj, "notifyConsumerIdsChangedEnable", True
+        ),
+        group_sys_flag=json_fields.number(obj, "groupSysFlag"),
+        consume_timeout_minute=json_fields.number(obj, "consumeTimeoutMinute", 15),
+        attributes=json_fields.text_table(obj, "attributes"),
     )
 
 
@@ -132,19 +134,19 @@ def _policy_fields(policy: GroupRetryPolicy) -> dict[str, object]:
 
 
 def _policy_of(value: Any) -> GroupRetryPolicy:
-    obj, default = shape.object_of(value, "groupRetryPolicy"), GroupRetryPolicy()
-    customized = shape.object_of(obj.get("customizedRetryPolicy"), "customizedRetryPolicy")
-    exponential = shape.object_of(obj.get("exponentialRetryPolicy"), "exponentialRetryPolicy")
-    steps = shape.items(customized, "next", lambda step: shape.as_number(step, "next"))
+    obj, default = json_fields.object_of(value, "groupRetryPolicy"), GroupRetryPolicy()
+    customized = json_fields.object_of(obj.get("customizedRetryPolicy"), "customizedRetryPolicy")
+    exponential = json_fields.object_of(obj.get("exponentialRetryPolicy"), "exponentialRetryPolicy")
+    steps = json_fields.items(customized, "next", lambda step: json_fields.as_number(step, "next"))
     return GroupRetryPolicy(
-        type=shape.text(obj, "type", default.type).upper(),
+        type=json_fields.text(obj, "type", default.type).upper(),
         next_ms=tuple(steps) or None,
-        initial_ms=shape.number(exponential, "initial", default.initial_ms),
-        max_ms=shape.number(exponential, "max", default.max_ms),
-        multiplier=shape.number(exponential, "multiplier", default.multiplier),
+        initial_ms=json_fields.number(exponential, "initial", default.initial_ms),
+        max_ms=json_fields.number(exponential, "max", default.max_ms),
+        multiplier=json_fields.number(exponential, "multiplier", default.multiplier),
     )
 
 
 def _numbers(value: Any) -> dict[str, int]:
-    obj = shape.object_of(value, "forbiddenTable")
-    return {name: shape.number(obj, name) for name in obj}
+    obj = json_fields.object_of(value, "forbiddenTable")
+    return {name: json_fields.number(obj, name) for name in obj}

@@ -19,7 +19,7 @@ from cometmq.model.subscription import (
     SubscriptionData,
 )
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.java_hash import java_hash
 
 
@@ -39,14 +39,14 @@ def encode_heartbeat(beat: HeartbeatData) -> bytes:
 
 def decode_heartbeat(data: bytes) -> HeartbeatData:
     """Read a heartbeat; clients that know neither fingerprint nor withoutSub omit both."""
-    obj = shape.load_object(data)
-    producers = shape.items(obj, "producerDataSet", _group_name)
-    without_sub = shape.flag(obj, "withoutSub") or shape.flag(obj, "isWithoutSub")
+    obj = json_fields.load_object(data)
+    producers = json_fields.items(obj, "producerDataSet", _group_name)
+    without_sub = json_fields.flag(obj, "withoutSub") or json_fields.flag(obj, "isWithoutSub")
     return HeartbeatData(
-        client_id=shape.text(obj, "clientID"),
+        client_id=json_fields.text(obj, "clientID"),
         producer_groups=tuple(producers),
-        consumers=tuple(shape.items(obj, "consumerDataSet", _consumer_of)),
-        heartbeat_fingerprint=shape.number(obj, "heartbeatFingerprint"),
+        consumers=tuple(json_fields.items(obj, "consumerDataSet", _consumer_of)),
+        heartbeat_fingerprint=json_fields.number(obj, "heartbeatFingerprint"),
         without_sub=without_sub,
     )
 
@@ -79,13 +79,13 @@ def encode_check_client(check: CheckClient) -> bytes:
 
 def decode_check_client(data: bytes) -> CheckClient:
     """Read the question about a filter; one that names none is about no filter at all."""
-    obj = shape.load_request(data)
+    obj = json_fields.load_request(data)
     wanted = obj.get("subscriptionData")
     return CheckClient(
-        shape.text(obj, "clientId"),
-        shape.text(obj, "group"),
+        json_fields.text(obj, "clientId"),
+        json_fields.text(obj, "group"),
         SubscriptionData(topic="") if wanted is None else subscription_of(wanted),
-        shape.text_or_none(obj, "namespace"),
+        json_fields.text_or_none(obj, "namespace"),
     )
 
 
@@ -104,16 +104,16 @@ def subscription_fields(sub: SubscriptionData) -> dict[str, object]:
 
 def subscription_of(value: Any) -> SubscriptionData:
     """Read a subscription."""
-    obj = shape.object_of(value, "a subscription")
-    codes = shape.items(obj, "codeSet", lambda code: shape.as_number(code, "codeSet"))
+    obj = json_fields.object_of(value, "a subscription")
+    codes = json_fields.items(obj, "codeSet", lambda code: json_fields.as_number(code, "codeSet"))
     return SubscriptionData(
-        topic=shape.text(obj, "topic"),
-        sub_string=shape.text(obj, "subString", ALL),
-        tags_set=frozenset(shape.texts(obj, "tagsSet")),
+        topic=json_fields.text(obj, "topic"),
+        sub_string=json_fields.text(obj, "subString", ALL),
+        tags_set=frozenset(json_fields.texts(obj, "tagsSet")),
         code_set=frozenset(codes),
-        sub_version=shape.number(obj, "subVersion"),
-        expression_type=shape.text(obj, "expressionType", TAG),
-        class_filter_mode=shape.flag(obj, "classFilterMode"),
+        sub_version=json_fields.number(obj, "subVersion"),
+        expression_type=json_fields.text(obj, "expressionType", TAG),
+        class_filter_mode=json_fields.flag(obj, "classFilterMode"),
     )
 
 
@@ -139,17 +139,17 @@ def _consumer_fields(consumer: ConsumerData) -> dict[str, object]:
 
 
 def _consumer_of(value: Any) -> ConsumerData:
-    obj = shape.object_of(value, "consumerDataSet")
+    obj = json_fields.object_of(value, "consumerDataSet")
     first = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     return ConsumerData(
-        group_name=shape.text(obj, "groupName"),
-        consume_type=shape.member(obj, "consumeType", ConsumeType.CONSUME_PASSIVELY),
-        message_model=shape.member(obj, "messageModel", MessageModel.CLUSTERING),
-        consume_from_where=shape.member(obj, "consumeFromWhere", first),
-        subscriptions=tuple(shape.items(obj, "subscriptionDataSet", subscription_of)),
-        unit_mode=shape.flag(obj, "unitMode"),
+        group_name=json_fields.text(obj, "groupName"),
+        consume_type=json_fields.member(obj, "consumeType", ConsumeType.CONSUME_PASSIVELY),
+        message_model=json_fields.member(obj, "messageModel", MessageModel.CLUSTERING),
+        consume_from_where=json_fields.member(obj, "consumeFromWhere", first),
+        subscriptions=tuple(json_fields.items(obj, "subscriptionDataSet", subscription_of)),
+        unit_mode=json_fields.flag(obj, "unitMode"),
     )
 
 
 def _group_name(value: Any) -> str:
-    return shape.text(shape.object_of(value, "producerDataSet"), "groupName")
+    return json_fields.text(json_fields.object_of(value, "producerDataSet"), "groupName")

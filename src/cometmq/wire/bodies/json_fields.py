@@ -16,7 +16,9 @@ from cometmq.model.queue import MessageQueue
 from cometmq.wire import fastjson
 
 LENIENT_BYTES_MAX = 32 * 1024
-"""Longest body of a request that need not be plain JSON: 8 ms. What Java's clients send is plain.
+"""Longest body of a request that may be anything but plain JSON: reading it takes 8 ms at most.
+
+What Java's clients send is plain.
 """
 
 Json = Mapping[str, Any]
@@ -173,6 +175,11 @@ def queue_fields(queue: MessageQueue) -> dict[str, object]:
     """Return a queue as it is written."""
     topic, broker_name, queue_id = queue
     return {"brokerName": broker_name, "queueId": queue_id, "topic": topic}
+
+
+def queue_entry(queue: MessageQueue, value: object) -> bytes:
+    """Write one entry of a table whose keys are queues."""
+    return fastjson.dump_entry(fastjson.object_key(queue_fields(queue)), value)
 
 
 def queue_keys(entries: Mapping[MessageQueue, object]) -> dict[fastjson.JsonObjectKey, object]:

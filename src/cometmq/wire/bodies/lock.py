@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.model.queue_lock import EarlyUnlockCause, LockHolder
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def encode_lock_request(request: LockRequest) -> bytes:
     fields: dict[str, object] = {
         "clientId": request.client_id,
         "consumerGroup": request.consumer_group,
-        "mqSet": [shape.queue_fields(queue) for queue in request.queues],
+        "mqSet": [json_fields.queue_fields(queue) for queue in request.queues],
         "onlyThisBroker": request.only_this_broker,
     }
     if request.end is not EarlyUnlockCause.LEAVING:
@@ -49,13 +49,13 @@ def encode_lock_request(request: LockRequest) -> bytes:
 
 def decode_lock_request(data: bytes) -> LockRequest:
     """Read the body of 41 and 42."""
-    obj = shape.load_request(data)
+    obj = json_fields.load_request(data)
     return LockRequest(
-        shape.text(obj, "consumerGroup"),
-        shape.text(obj, "clientId"),
-        tuple(shape.items(obj, "mqSet", shape.queue_of)),
-        shape.flag(obj, "onlyThisBroker"),
-        shape.member(obj, _END, EarlyUnlockCause.LEAVING),
+        json_fields.text(obj, "consumerGroup"),
+        json_fields.text(obj, "clientId"),
+        tuple(json_fields.items(obj, "mqSet", json_fields.queue_of)),
+        json_fields.flag(obj, "onlyThisBroker"),
+        json_fields.member(obj, _END, EarlyUnlockCause.LEAVING),
     )
 
 
@@ -76,7 +76,7 @@ def locked_pieces(
         yield from _items([_holder_fields(*item) for item in sorted(holders.items())], size)
         mark = b"],"
     yield mark + b'"lockOKMQSet":['
-    yield from _items(map(shape.queue_fields, queues), size)
+    yield from _items(map(json_fields.queue_fields, queues), size)
     yield b"]}"
 
 
@@ -90,7 +90,7 @@ def _items(values: Iterable[Mapping[str, object]], size: int) -> Iterator[bytes]
 
 def _holder_fields(queue: MessageQueue, holder: LockHolder) -> dict[str, object]:
     return {
-        **shape.queue_fields(queue),
+        **json_fields.queue_fields(queue),
         "clientId": holder.client_id,
         "heldMs": holder.held_ms,
         "leftMs": holder.left_ms,
@@ -99,17 +99,21 @@ def _holder_fields(queue: MessageQueue, holder: LockHolder) -> dict[str, object]
 
 def decode_locked(data: bytes) -> frozenset[MessageQueue]:
     """Read which of the queues asked for we hold now; an empty body means none."""
-    return frozenset(shape.items(shape.load_object(data), "lockOKMQSet", shape.queue_of))
+    return frozenset(
+        json_fields.items(json_fields.load_object(data), "lockOKMQSet", json_fields.queue_of)
+    )
 
 
 def decode_holders(data: bytes) -> dict[MessageQueue, LockHolder]:
     """Read who holds the queues that were refused, as far as the broker tells."""
-    return dict(shape.items(shape.load_object(data), _HOLDERS, _holder_of))
+    return dict(json_fields.items(json_fields.load_object(data), _HOLDERS, _holder_of))
 
 
 def _holder_of(value: object) -> tuple[MessageQueue, LockHolder]:
-    obj = shape.object_of(value, _HOLDERS)
+    obj = json_fields.object_of(value, _HOLDERS)
     holder = LockHolder(
-        shape.text(obj, "clientId"), shape.number(obj, "heldMs"), shape.number(obj, "leftMs")
+        json_fields.text(obj, "clientId"),
+        json_fields.number(obj, "heldMs"),
+        json_fields.number(obj, "leftMs"),
     )
-    return shape.queue_of(value), holder
+    return json_fields.queue_of(value), holder

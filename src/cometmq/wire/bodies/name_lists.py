@@ -11,7 +11,7 @@ from heapq import merge
 from typing import TYPE_CHECKING
 
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -40,7 +40,7 @@ def topic_list_pieces(topics: list[str]) -> Iterator[bytes]:
 
 def decode_topic_list(data: bytes) -> list[str]:
     """Read topic names."""
-    return shape.texts(shape.load_object(data), "topicList")
+    return json_fields.texts(json_fields.load_object(data), "topicList")
 
 
 def encode_group_list(groups: Collection[str]) -> bytes:
@@ -50,7 +50,7 @@ def encode_group_list(groups: Collection[str]) -> bytes:
 
 def decode_group_list(data: bytes) -> list[str]:
     """Read group names."""
-    return shape.texts(shape.load_object(data), "groupList")
+    return json_fields.texts(json_fields.load_object(data), "groupList")
 
 
 def encode_consumer_list(client_ids: Collection[str]) -> bytes:
@@ -60,7 +60,7 @@ def encode_consumer_list(client_ids: Collection[str]) -> bytes:
 
 def decode_consumer_list(data: bytes) -> list[str]:
     """Read the ids of a group's clients."""
-    return shape.texts(shape.load_object(data), "consumerIdList")
+    return json_fields.texts(json_fields.load_object(data), "consumerIdList")
 
 
 def encode_kv_table(table: Mapping[str, str]) -> bytes:
@@ -70,4 +70,4 @@ def encode_kv_table(table: Mapping[str, str]) -> bytes:
 
 def decode_kv_table(data: bytes) -> dict[str, str]:
     """Read a table of texts; an empty body is an empty table."""
-    return shape.text_table(shape.load_object(data), "table")
+    return json_fields.text_table(json_fields.load_object(data), "table")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.topic import version_of
 
 if TYPE_CHECKING:
@@ -25,33 +25,35 @@ class StoredOffsets(NamedTuple):
     offsets: dict[str, dict[int, int]]
 
 
-def stored_offsets_of(obj: shape.Json) -> StoredOffsets:
+def stored_offsets_of(obj: json_fields.Json) -> StoredOffsets:
     """Read a broker's offsets as consumerOffset.json has them."""
     raw_version = obj.get("dataVersion")
     version = version_of(raw_version) if raw_version else None
-    return StoredOffsets(version, shape.table(obj, "offsetTable", shape.number_table))
+    return StoredOffsets(version, json_fields.table(obj, "offsetTable", json_fields.number_table))
 
 
 def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = False) -> bytes:
     """Write where queues are moved to; `as_list` is the form for clients in C++."""
     if as_list:
-        entries = [{**shape.queue_fields(q), "offset": offsets[q]} for q in sorted(offsets)]
+        entries = [{**json_fields.queue_fields(q), "offset": offsets[q]} for q in sorted(offsets)]
         return fastjson.dumps({"offsetTable": entries})
-    return fastjson.dumps({"offsetTable": shape.queue_keys(offsets)})
+    return fastjson.dumps({"offsetTable": json_fields.queue_keys(offsets)})
 
 
-def encode_reset_entry(queue: MessageQueue, offset: int) -> bytes:
+def reset_offset_entry(queue: MessageQueue, offset: int) -> bytes:
     """One entry of that table."""
-    return fastjson.dumps(shape.queue_keys({queue: offset}))[1:-1]
+    return json_fields.queue_entry(queue, offset)
 
 
 def decode_reset_offset(data: bytes) -> dict[MessageQueue, int]:
     """Read where queues are moved to, in either form."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     if isinstance(obj.get("offsetTable"), list):
-        entries = shape.items(obj, "offsetTable", shape.object_of)
-        return {shape.queue_of(entry): shape.number(entry, "offset") for entry in entries}
-    return shape.queue_table(obj, "offsetTable", _offset)
+        entries = json_fields.items(obj, "offsetTable", json_fields.object_of)
+        return {
+            json_fields.queue_of(entry): json_fields.number(entry, "offset") for entry in entries
+        }
+    return json_fields.queue_table(obj, "offsetTable", _offset)
 
 
 def encode_consumer_status(
@@ -59,27 +61,27 @@ def encode_consumer_status(
 ) -> bytes:
     """Write the offsets one client holds (221), or those of several by client id (223)."""
     fields = {
-        "consumerTable": {name: shape.queue_keys(table) for name, table in by_client.items()},
-        "messageQueueTable": shape.queue_keys(own),
+        "consumerTable": {name: json_fields.queue_keys(table) for name, table in by_client.items()},
+        "messageQueueTable": json_fields.queue_keys(own),
     }
     return fastjson.dumps(fields)
 
 
 def consumer_status_entry(client_id: str, held: Mapping[MessageQueue, int]) -> bytes:
     """One entry of `consumerTable` in the answer to 223."""
-    return fastjson.dumps({client_id: shape.queue_keys(held)})[1:-1]
+    return fastjson.dump_entry(client_id, json_fields.queue_keys(held))
 
 
 def decode_consumer_status(
     data: bytes,
 ) -> tuple[dict[MessageQueue, int], dict[str, dict[MessageQueue, int]]]:
     """Read what `encode_consumer_status` writes."""
-    obj = shape.load_object(data)
-    clients = shape.object_of(obj.get("consumerTable"), "consumerTable")
-    return shape.queue_table(obj, "messageQueueTable", _offset), {
-        name: shape.queue_table(clients, name, _offset) for name in clients
+    obj = json_fields.load_object(data)
+    clients = json_fields.object_of(obj.get("consumerTable"), "consumerTable")
+    return json_fields.queue_table(obj, "messageQueueTable", _offset), {
+        name: json_fields.queue_table(clients, name, _offset) for name in clients
     }
 
 
 def _offset(value: Any) -> int:
-    return shape.as_number(value, "an offset")
+    return json_fields.as_number(value, "an offset")

@@ -2,8 +2,8 @@
 
 Owns the walk to the topic table and through it, and the compressed form; each topic of a JSON body
 is read as `decode_registration` reads it. A body that is not standard JSON is read at once while it
-is small, and refused else; but the queues of static topics, which Java's brokers write with bare
-numbers as names, are passed over.
+is small, and refused otherwise; but the queues of static topics, which Java's brokers write with
+bare numbers as names, are passed over.
 Invariants: what comes out of a JSON body is what `decode_registration` gives; no step takes more
 than some milliseconds, whatever the body holds.
 Java: RegisterBrokerBody, decoded at once.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import ProtocolError
 from cometmq.model.topic import TopicConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.json_fields import LENIENT_BYTES_MAX
 from cometmq.wire.bodies.topic import (
     WRAPPED_VERSION,
@@ -101,7 +101,7 @@ class RegistrationReader:
         except (ValueError, IndexError, RecursionError) as problem:
             raise ProtocolError(f"the large registration is no JSON: {problem}") from problem
         version = version_of((wrapper if is_wrapped else outer).get("dataVersion"))
-        servers = shape.texts(outer, "filterServerList") if is_wrapped else []
+        servers = json_fields.texts(outer, "filterServerList") if is_wrapped else []
         self.result = Registration(TopicTable(version, self.topics), servers)
 
     def _object(
@@ -156,7 +156,7 @@ class RegistrationReader:
             raise ProtocolError(f"the compressed registration is damaged: {problem}") from problem
         table = TopicTable(decode_data_version(version), self.topics)
         found = {"filterServerList": fastjson.loads(servers)}
-        self.result = Registration(table, shape.texts(found, "filterServerList"))
+        self.result = Registration(table, json_fields.texts(found, "filterServerList"))
 
     def _take(self, name: str, config: TopicConfig) -> None:
         if len(name) > NAME_CHARS_MAX:
@@ -207,11 +207,11 @@ def _topic_of_line(line: str) -> TopicConfig:
     attributes = fastjson.loads(parts[5].encode()) if parts[5] else {}
     return TopicConfig(
         topic_name=parts[0],
-        read_queue_nums=shape.as_number(parts[1], "readQueueNums"),
-        write_queue_nums=shape.as_number(parts[2], "writeQueueNums"),
-        perm=shape.as_number(parts[3], "perm"),
+        read_queue_nums=json_fields.as_number(parts[1], "readQueueNums"),
+        write_queue_nums=json_fields.as_number(parts[2], "writeQueueNums"),
+        perm=json_fields.as_number(parts[3], "perm"),
         topic_filter_type=parts[4] or "SINGLE_TAG",
-        attributes=shape.text_table({"attributes": attributes}, "attributes"),
+        attributes=json_fields.text_table({"attributes": attributes}, "attributes"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cometmq.model.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 
 STRICT_VERSION = 401
 """Peers of this version (4.9.4) and later get standard JSON in answer to 105."""
@@ -30,12 +30,12 @@ def encode_route(route: TopicRouteData, *, strict: bool = False) -> bytes:
 
 def decode_route(data: bytes) -> TopicRouteData:
     """Read a route."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     return TopicRouteData(
-        broker_datas=tuple(shape.items(obj, "brokerDatas", _broker_of)),
-        queue_datas=tuple(shape.items(obj, "queueDatas", _queue_of)),
-        order_topic_conf=shape.text_or_none(obj, "orderTopicConf"),
-        filter_server_table=shape.text_lists(obj, "filterServerTable"),
+        broker_datas=tuple(json_fields.items(obj, "brokerDatas", _broker_of)),
+        queue_datas=tuple(json_fields.items(obj, "queueDatas", _queue_of)),
+        order_topic_conf=json_fields.text_or_none(obj, "orderTopicConf"),
+        filter_server_table=json_fields.text_lists(obj, "filterServerTable"),
     )
 
 
@@ -47,10 +47,10 @@ def encode_cluster_info(info: ClusterInfo) -> bytes:
 
 def decode_cluster_info(data: bytes) -> ClusterInfo:
     """Read all brokers and clusters."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     return ClusterInfo(
-        broker_addr_table=shape.table(obj, "brokerAddrTable", _broker_of),
-        cluster_addr_table=shape.text_lists(obj, "clusterAddrTable"),
+        broker_addr_table=json_fields.table(obj, "brokerAddrTable", _broker_of),
+        cluster_addr_table=json_fields.text_lists(obj, "clusterAddrTable"),
     )
 
 
@@ -66,7 +66,7 @@ def encode_member_group(group: BrokerData | None) -> bytes:
 
 def decode_member_group(data: bytes) -> BrokerData | None:
     """Read who shares a broker name; None for nobody."""
-    group = shape.load_object(data).get("brokerMemberGroup")
+    group = json_fields.load_object(data).get("brokerMemberGroup")
     return None if group is None else _broker_of(group)
 
 
@@ -81,14 +81,16 @@ def _broker_fields(broker: BrokerData) -> dict[str, object]:
 
 
 def _broker_of(value: Any) -> BrokerData:
-    obj = shape.object_of(value, "a broker")
-    addrs = shape.text_table(obj, "brokerAddrs")
+    obj = json_fields.object_of(value, "a broker")
+    addrs = json_fields.text_table(obj, "brokerAddrs")
     return BrokerData(
-        cluster=shape.text(obj, "cluster"),
-        broker_name=shape.text(obj, "brokerName"),
-        broker_addrs={shape.as_number(key, "brokerAddrs"): addr for key, addr in addrs.items()},
-        enable_acting_master=shape.flag(obj, "enableActingMaster"),
-        zone_name=shape.text_or_none(obj, "zoneName"),
+        cluster=json_fields.text(obj, "cluster"),
+        broker_name=json_fields.text(obj, "brokerName"),
+        broker_addrs={
+            json_fields.as_number(key, "brokerAddrs"): addr for key, addr in addrs.items()
+        },
+        enable_acting_master=json_fields.flag(obj, "enableActingMaster"),
+        zone_name=json_fields.text_or_none(obj, "zoneName"),
     )
 
 
@@ -103,11 +105,11 @@ def _queue_fields(queue: QueueData) -> dict[str, object]:
 
 
 def _queue_of(value: Any) -> QueueData:
-    obj = shape.object_of(value, "queueDatas")
+    obj = json_fields.object_of(value, "queueDatas")
     return QueueData(
-        broker_name=shape.text(obj, "brokerName"),
-        read_queue_nums=shape.number(obj, "readQueueNums"),
-        write_queue_nums=shape.number(obj, "writeQueueNums"),
-        perm=shape.number(obj, "perm"),
-        topic_sys_flag=shape.number(obj, "topicSysFlag"),
+        broker_name=json_fields.text(obj, "brokerName"),
+        read_queue_nums=json_fields.number(obj, "readQueueNums"),
+        write_queue_nums=json_fields.number(obj, "writeQueueNums"),
+        perm=json_fields.number(obj, "perm"),
+        topic_sys_flag=json_fields.number(obj, "topicSysFlag"),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.model.topic import DataVersion, TopicConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies import json_fields as shape
+from cometmq.wire.bodies import json_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ def encode_topic_config_list(configs: Iterable[TopicConfig]) -> bytes:
 
 def decode_topic_config_list(data: bytes) -> list[TopicConfig]:
     """Read the topics to create (18)."""
-    return shape.items(shape.load_request(data), "topicConfigList", topic_of)
+    return json_fields.items(json_fields.load_request(data), "topicConfigList", topic_of)
 
 
 def encode_topic_table(table: TopicTable) -> bytes:
@@ -62,7 +62,7 @@ def encode_topic_table(table: TopicTable) -> bytes:
 
 def decode_topic_table(data: bytes) -> TopicTable:
     """Read a broker's topics (21)."""
-    return topic_table_of(shape.load_object(data))
+    return topic_table_of(json_fields.load_object(data))
 
 
 def encode_registration(registration: Registration) -> bytes:
@@ -89,11 +89,13 @@ def deflate_registration(registration: Registration) -> bytes:
 
 def decode_registration(data: bytes, *, version: int = WRAPPED_VERSION) -> Registration:
     """Read the body of 103, not compressed, from a broker of this version; empty: no topics."""
-    obj = shape.load_object(data)
+    obj = json_fields.load_object(data)
     if version < WRAPPED_VERSION:
         return Registration(topic_table_of(obj), [])
-    wrapper = shape.object_of(obj.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
-    return Registration(topic_table_of(wrapper), shape.texts(obj, "filterServerList"))
+    wrapper = json_fields.object_of(
+        obj.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper"
+    )
+    return Registration(topic_table_of(wrapper), json_fields.texts(obj, "filterServerList"))
 
 
 def encode_data_version(version: DataVersion) -> bytes:
@@ -117,11 +119,11 @@ def version_fields(version: DataVersion) -> dict[str, object]:
 
 def version_of(value: Any) -> DataVersion:
     """Read a version."""
-    obj = shape.object_of(value, "a data version")
+    obj = json_fields.object_of(value, "a data version")
     return DataVersion(
-        state_version=shape.number(obj, "stateVersion"),
-        timestamp=shape.number(obj, "timestamp"),
-        counter=shape.number(obj, "counter"),
+        state_version=json_fields.number(obj, "stateVersion"),
+        timestamp=json_fields.number(obj, "timestamp"),
+        counter=json_fields.number(obj, "counter"),
     )
 
 
@@ -141,17 +143,17 @@ def topic_fields(config: TopicConfig) -> dict[str, object]:
 
 def topic_of(value: Any, name: str = "") -> TopicConfig:
     """Read a topic; `name` stands in where it carries none."""
-    obj = shape.object_of(value, "a topic")
+    obj = json_fields.object_of(value, "a topic")
     default = TopicConfig(topic_name=name)
     return TopicConfig(
-        topic_name=shape.text(obj, "topicName", name),
-        read_queue_nums=shape.number(obj, "readQueueNums", default.read_queue_nums),
-        write_queue_nums=shape.number(obj, "writeQueueNums", default.write_queue_nums),
-        perm=shape.number(obj, "perm", default.perm),
-        topic_filter_type=shape.text(obj, "topicFilterType", default.topic_filter_type),
-        topic_sys_flag=shape.number(obj, "topicSysFlag"),
-        order=shape.flag(obj, "order"),
-        attributes=shape.text_table(obj, "attributes"),
+        topic_name=json_fields.text(obj, "topicName", name),
+        read_queue_nums=json_fields.number(obj, "readQueueNums", default.read_queue_nums),
+        write_queue_nums=json_fields.number(obj, "writeQueueNums", default.write_queue_nums),
+        perm=json_fields.number(obj, "perm", default.perm),
+        topic_filter_type=json_fields.text(obj, "topicFilterType", default.topic_filter_type),
+        topic_sys_flag=json_fields.number(obj, "topicSysFlag"),
+        order=json_fields.flag(obj, "order"),
+        attributes=json_fields.text_table(obj, "attributes"),
     )
 
 
@@ -165,9 +167,9 @@ def _table_fields(table: TopicTable) -> dict[str, object]:
     }
 
 
-def topic_table_of(obj: shape.Json) -> TopicTable:
+def topic_table_of(obj: json_fields.Json) -> TopicTable:
     """Read a broker's topics as 21 and topics.json have them."""
-    configs = shape.object_of(obj.get("topicConfigTable"), "topicConfigTable")
+    configs = json_fields.object_of(obj.get("topicConfigTable"), "topicConfigTable")
     topics = {name: topic_of(value, name) for name, value in configs.items()}
     return TopicTable(version_of(obj.get("dataVersion")), topics)
 
