@@ -28,7 +28,7 @@ bench: setup ## messages a second against a bare echo server in the same minute
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)
 
-soak: setup ## an hour of all kinds of messages, groups that come and go, a hostile client and kills
+soak: setup ## hours: all kinds of messages and groups, a hostile client and kills; then kills below a query of Spark
 	@$(BIN)/python -m pytest -n 0 -m soak $(ARGS)
 
 mutants: setup ## change the code a line at a time and see which change no test notices (ARGS="rules", store, files, locks)

@@ -64,17 +64,17 @@ static int serve(int fd) {
 
 int main(int argc, char **argv) {
     pin_to(argc > 1 ? atoi(argv[1]) : -1);
-    int door = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
-    if (bind(door, (void *)&address, length) || listen(door, 1024)) die("cannot listen");
-    getsockname(door, (void *)&address, &length);
+    if (bind(listener, (void *)&address, length) || listen(listener, 1024)) die("cannot listen");
+    getsockname(listener, (void *)&address, &length);
     printf("%d\n", ntohs(address.sin_port)), fflush(stdout);
 
     int poll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = door}, ready[256];
-    epoll_ctl(poll, EPOLL_CTL_ADD, door, &event);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, ready[256];
+    epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
     event.data.fd = STDIN_FILENO;
     epoll_ctl(poll, EPOLL_CTL_ADD, STDIN_FILENO, &event);
     for (;;) {
@@ -82,8 +82,8 @@ int main(int argc, char **argv) {
         for (int i = 0; i < count; i++) {
             int fd = ready[i].data.fd;
             if (fd == STDIN_FILENO) return 0;
-            if (fd == door) {
-                int peer = accept4(door, NULL, NULL, SOCK_NONBLOCK);
+            if (fd == listener) {
+                int peer = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
                 if (peer < 0) continue;
                 if (peer >= CONNECTIONS) { close(peer); continue; }
                 no_delay(peer);
