@@ -15,6 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+HELPERS = ("broker", "client", "crash", "interop", "namesrv", "net", "parity", "store", "wire")
+SPARK_HELPERS = ("spark.fault_rounds", "spark.live", "spark.planned_case", "spark.scripted")
+"""Not those that are sent to Spark's workers."""
+pytest.register_assert_rewrite(*HELPERS, *SPARK_HELPERS)  # so that a failure shows the values
+
 slow_is_well = [HealthCheck.too_slow]
 settings.register_profile("cometmq", deadline=None, suppress_health_check=slow_is_well)
 # A mutant needs a counterexample, not the smallest one (scripts/mutants.py).

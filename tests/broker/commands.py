@@ -194,6 +194,12 @@ def held_pull(client: Client, topic: str, **more: Any) -> asyncio.Future[Command
     return client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
 
 
+async def make_topic(harness: Harness, topic: str = "T") -> None:
+    """Make a topic of four queues, on disk as well: only then are its sends short."""
+    harness.broker.state.topics.ensure(topic, 4)
+    await harness.broker.state.topics.writer.flushed()
+
+
 async def until_held(harness: Harness, count: int) -> None:
     """Wait until so many requests are held."""
     async with asyncio.timeout(10):

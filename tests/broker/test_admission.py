@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.commands import Client, pull_header, send_header
+from broker.commands import Client, make_topic, pull_header, send_header
 from broker.harness import new_broker, run, running
 from cometmq.broker.app import Broker
 from cometmq.net.endpoint import Endpoint, RequestResources
@@ -125,11 +125,6 @@ async def stored(harness: Any, topic: str = "T") -> int:
     return sum(harness.broker.store.max_offset(topic, queue_id) for queue_id in range(4))
 
 
-async def with_topic(harness: Any, topic: str = "T") -> None:
-    harness.broker.state.topics.ensure(topic, 4)
-    await harness.broker.state.topics.writer.flushed()
-
-
 def watch(harness: Any) -> list[int]:
     """The codes of frames that the slow path gets from now on."""
     server, codes = harness.broker._server, []
@@ -147,7 +142,7 @@ def test_a_learned_send_is_refused_when_the_rules_change() -> None:
     async def scenario() -> None:
         hook = Hook()
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             slow, client = watch(harness), await harness.client()
             for _ in range(4):
                 assert (await client.send("T")).code == 0
@@ -174,7 +169,7 @@ def test_a_run_of_learned_sends_in_one_chunk_is_refused_when_the_rules_change() 
     async def scenario() -> None:
         hook = Hook()
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             client = await harness.client()
 
             async def burst() -> list[Command]:
@@ -203,7 +198,7 @@ def test_a_learned_pull_is_refused_when_the_rules_change() -> None:
     async def scenario() -> None:
         hook = Hook()
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             client = await harness.client()
             for _ in range(8):
                 await client.send("T")
@@ -231,7 +226,7 @@ def test_what_is_admitted_for_now_only_is_never_fast() -> None:
         hook = Hook()
         hook.is_standing = False
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             client = await harness.client()
             for count in range(1, 9):
                 assert (await client.send("T")).code == 0
@@ -246,7 +241,7 @@ def test_one_connection_learns_nothing_for_another() -> None:
     async def scenario() -> None:
         hook = Hook()
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             first, second = await harness.client(), await harness.client()
             for _ in range(4):
                 await first.send("T")
@@ -261,7 +256,7 @@ def test_a_batch_is_one_request() -> None:
     async def scenario() -> None:
         hook = Hook()
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             client = await harness.client()
             body = message_batch.encode([BatchItem(0, b"one", b""), BatchItem(0, b"two", b"")])
             header = send_header("T", batch=True)
@@ -280,7 +275,7 @@ def test_a_held_pull_is_asked_about_once() -> None:
     async def scenario() -> None:
         hook = Hook()
         async with running(admission=hook) as harness:
-            await with_topic(harness)
+            await make_topic(harness)
             client, consumer = await harness.client(), await harness.client()
             header = pull_header("T", sys_flag=6, suspend_timeout_ms=15_000)
             held = asyncio.ensure_future(consumer.call(RequestCode.PULL_MESSAGE, header))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,58 +21,63 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ATTACK_S = 1.5
-P99_MAX_S = 0.25
-"""Many times what it is on a quiet machine; a turn that an attacker fills takes more."""
-TIMES_CALM_MAX = 30
-TRIES = 4
+TIMES_CALM_MAX = 200
+"""Round trips beside nobody: a turn of the loop that an attacker fills takes more than these."""
+TRIES = 3
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with LocalCluster(tmp_path_factory.mktemp("store")) as cluster:
-        yield int(cluster.broker.rpartition(":")[2])
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("store")) as running:
+        yield running
 
 
-def served(channel: BlockingChannel, offset: int) -> float:
-    """Send a message and read it again; how long that took."""
-    begin = time.perf_counter()
+def cpu_s(pid: int) -> float:
+    """What a process has worked so far, seconds; it stands still while other programs run."""
+    return time.clock_gettime(~pid << 3 | 2)  # Linux: clock_getcpuclockid(3) of a process
+
+
+def serve(channel: BlockingChannel, offset: int) -> None:
+    """Send a message and read it again."""
     sent = channel.call(RequestCode.SEND_MESSAGE_V2, send_header("Good"), b"good")
     assert (sent.code, int(sent.ext["queueOffset"])) == (0, offset)
     got = channel.call(RequestCode.PULL_MESSAGE, pull_header("Good", queue_offset=offset))
     assert got.code == 0
-    return time.perf_counter() - begin
 
 
-def p99_beside(mode: str, port: int) -> float:
-    """The 99th percentile of a neighbour's round trips while an attacker is at work, seconds."""
+def work_beside(mode: str, cluster: LocalCluster) -> list[float]:
+    """How much the broker works while a neighbour of an attacker waits: by round trip, sorted."""
     script = Path(__file__).parent / "hostile_clients.py"
-    command = [sys.executable, str(script), mode, str(port), str(ATTACK_S)]
-    with BlockingChannel(f"127.0.0.1:{port}", 10.0) as channel:
+    command = [sys.executable, str(script), mode, cluster.broker.rpartition(":")[2], str(ATTACK_S)]
+    with BlockingChannel(cluster.broker, 10.0) as channel:
         first = channel.call(RequestCode.SEND_MESSAGE_V2, send_header("Good"), b"first")
         offset = int(first.ext["queueOffset"]) + 1
-        taken: list[float] = []
+        worked: list[float] = []
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as attacker:
             while attacker.poll() is None:
-                taken.append(served(channel, offset + len(taken)))
+                before = cpu_s(cluster.pid)
+                serve(channel, offset + len(worked))
+                worked.append(cpu_s(cluster.pid) - before)
                 time.sleep(0.005)
             said = attacker.stderr.read() if attacker.stderr else ""
         assert attacker.returncode == 0, said
-        assert len(taken) > 20
-        return sorted(taken)[-1 - len(taken) // 100]
+        assert len(worked) > 20
+        return sorted(worked)
 
 
 @pytest.fixture(scope="module")
-def calm_s(port: int) -> float:
-    return p99_beside("calm", port)
+def calm_s(cluster: LocalCluster) -> float:
+    return median(work_beside("calm", cluster))
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "calm"])
-def test_a_well_behaved_client_is_served_beside_hostile_ones(
-    mode: str, port: int, calm_s: float
+def test_a_well_behaved_client_waits_for_little_of_what_hostile_ones_ask(
+    mode: str, cluster: LocalCluster, calm_s: float
 ) -> None:
-    for _ in range(TRIES):
-        bound_s, taken_s = max(P99_MAX_S, TIMES_CALM_MAX * calm_s), p99_beside(mode, port)
-        if taken_s < bound_s:
+    p99: list[float] = []
+    while len(p99) < TRIES:
+        worked = work_beside(mode, cluster)
+        p99.append(worked[-1 - len(worked) // 100] / calm_s)
+        if p99[-1] < TIMES_CALM_MAX:
             return
-        calm_s = p99_beside("calm", port)  # other programs of the machine attack as well
-    pytest.fail(f"{taken_s:.3f} s beside {mode}, at most {bound_s:.3f} s were allowed")
+    pytest.fail(f"as long as {p99} calm round trips beside {mode}, at most {TIMES_CALM_MAX}")

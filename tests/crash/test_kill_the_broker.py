@@ -8,17 +8,16 @@ from threading import Thread
 
 import pytest
 
-from broker.commands import pull_header, send_header
+from broker.commands import send_header
 from cometmq.errors import RemotingError
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.records import log_record as stored
+from crash.pulled_messages import ANSWER_WITHIN_S, pull
 from oracle_runs import record_run
 
 REPLAY = "pytest tests/crash/test_kill_the_broker.py"
 TOPIC, QUEUES, WINDOW = "CrashTest", 4, 16
-ANSWER_WITHIN_S = 120
 ALL_EVERY = 20
 """In so many rounds all messages are read again once, and in the last three; else only new ones."""
 
@@ -58,19 +57,6 @@ class Sender(Thread):
             self.acked[queue_id][offset] = body
 
 
-def pull(broker: str, queue_id: int, known: dict[int, bytes]) -> dict[int, bytes]:
-    """What is known of a queue, and what comes behind it."""
-    found = dict(known)
-    with BlockingChannel(broker, ANSWER_WITHIN_S) as channel:
-        while True:
-            header = pull_header(topic=TOPIC, queue_id=queue_id, queue_offset=len(found))
-            answer = channel.call(RequestCode.PULL_MESSAGE, header)
-            if answer.code != ResponseCode.SUCCESS:
-                return found
-            for record in stored.iterate(answer.body):
-                found[record.queue_offset] = record.body
-
-
 def kill_and_compare(cluster: LocalCluster, rounds: int, rng: Random) -> int:
     """Kill the broker under load `rounds` times; how many acknowledged messages were compared."""
     acked: dict[int, dict[int, bytes]] = defaultdict(dict)
@@ -90,7 +76,7 @@ def kill_and_compare(cluster: LocalCluster, rounds: int, rng: Random) -> int:
         if round_ % ALL_EVERY == 0 or rounds - round_ <= 3:
             read.clear()
         for queue_id, offsets in acked.items():
-            found = read[queue_id] = pull(cluster.broker, queue_id, read[queue_id])
+            found = read[queue_id] = pull(cluster.broker, TOPIC, queue_id, read[queue_id])
             assert sorted(found) == list(range(len(found)))
             assert {offset: found.get(offset) for offset in offsets} == offsets
             bodies = list(found.values())

@@ -13,7 +13,7 @@ import pytest
 from cometmq import Admin, Message, Producer
 from cometmq.testing.cluster import ClusterError, LocalCluster
 from crash.power_image import PowerImage
-from crash.test_kill_the_broker import pull
+from crash.pulled_messages import pull
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def read_back(store: Path) -> dict[int, dict[int, bytes]]:
     """Start a broker on what is left and pull every message of the topic."""
     with LocalCluster(store, **SETTINGS) as cluster, Admin(namesrv=cluster.namesrv) as admin:
         assert TOPIC in admin.topics()
-        return {queue: pull(cluster.broker, queue, {}) for queue in range(4)}
+        return {queue: pull(cluster.broker, TOPIC, queue, {}) for queue in range(4)}
 
 
 def send_and_cut(power: PowerImage, tmp_path: Path) -> tuple[dict[int, dict[int, bytes]], Path]:

@@ -8,6 +8,7 @@ from house.tree import HOT, MODULES, ROOT, SOURCE
 
 LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
+TEST_MODULE = re.compile(r"^from [\w.]*\btest_\w+ import", re.MULTILINE)
 DRAWERS = {
     "util",
     "utils",
@@ -74,6 +75,12 @@ def test_package_files_are_empty_except_those_that_name_what_users_import():
 def test_no_file_name_stands_for_anything():
     parts = {part for m in MODULES for part in m.name.removesuffix(".py").split("/")}
     assert not parts & DRAWERS
+
+
+def test_no_test_module_imports_from_another():
+    """What several of them use lies in a module of its own."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    assert [str(file) for file in files if TEST_MODULE.search(file.read_text("utf-8"))] == []
 
 
 def test_no_class_bears_a_java_suffix():

@@ -7,12 +7,16 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
 from interop.jvm import JavaHost, compiled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
 VERSION = "5.5.0"
@@ -56,6 +60,16 @@ def apache(apache_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     cluster = ApacheCluster(apache_jars, tmp_path_factory.mktemp("apache"))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A session of Spark, small, for all tests of a file."""
+    from cometmq.spark.session import spark_session
+
+    session = spark_session("interop", cores=2, heap_mb=512)
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="session")

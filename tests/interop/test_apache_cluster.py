@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,9 @@ from client.short_delay_cluster import until
 from cometmq import (
     Admin,
     AsyncAdmin,
-    ConsumeFrom,
     Message,
     MessageExt,
     Producer,
-    PushConsumer,
     RetryLater,
     TopicExists,
     WouldHideMessages,
@@ -29,6 +26,7 @@ from cometmq.testing.cluster import ServerProcess
 from cometmq.wire.bodies.route import decode_cluster_info
 from cometmq.wire.codes import RequestCode
 from interop.apache import ApacheCluster
+from interop.reading import read
 from interop.side_by_side.recording_proxy import Tap
 
 if TYPE_CHECKING:
@@ -39,31 +37,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 COUNT = 200
-
-
-def read(
-    namesrv: str,
-    topic: str,
-    group: str,
-    count: int,
-    handle: Callable[[Sequence[MessageExt]], None] = lambda _: None,
-    **options: object,
-) -> list[MessageExt]:
-    """The first `count` messages that `handle` accepts."""
-    got: list[MessageExt] = []
-    complete = threading.Event()
-
-    def handler(messages: Sequence[MessageExt]) -> None:
-        handle(messages)
-        got.extend(messages)
-        if len(got) >= count:
-            complete.set()
-
-    consumer = PushConsumer(group, namesrv=namesrv, consume_from=ConsumeFrom.FIRST, **options)
-    consumer.subscribe(topic, "*", handler)
-    with consumer:
-        assert complete.wait(90), f"only {len(got)} of {count} messages came"
-    return got
 
 
 def test_our_client_sends_and_consumes_on_an_apache_broker(apache: ApacheCluster) -> None:

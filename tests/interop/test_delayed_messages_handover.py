@@ -11,7 +11,7 @@ import pytest
 from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
-from interop.test_store_handover import leave_apache, leave_ours
+from interop.handover import leave_apache, leave_ours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,19 +9,18 @@ pulls (24) until the client is started again, as this test with its broker showe
 from __future__ import annotations
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from client.short_delay_cluster import until
 from cometmq import Admin, Message, Producer
 from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.codes import RequestCode
 from interop.side_by_side.recording_proxy import Heard, Tap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from interop.jvm import JavaHost
@@ -42,13 +41,6 @@ def beats(heard: list[Heard]) -> list[tuple[bool, str | None]]:
     return found
 
 
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 90
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.1)
-
-
 def send(namesrv: str, turn: str) -> None:
     with Producer("light-senders", namesrv=namesrv) as producer:
         for n in range(6):
@@ -67,14 +59,14 @@ def test_a_broker_started_again_asks_for_what_light_beats_leave_out(
         with Admin(namesrv=cluster.namesrv) as admin:
             admin.create_topic(TOPIC, queues=2)
         said = beside.submit(java.run, "LightBeats", tap.namesrv, TOPIC, GROUP, 6, timeout_s=200)
-        until(lambda: beats(tap.heard)[-2:] == [(LIGHT, "false")] * 2)
+        until(lambda: beats(tap.heard)[-2:] == [(LIGHT, "false")] * 2, 90)
         send(cluster.namesrv, "before")
         cluster.stop_broker()
         known = len(tap.heard)
         tap.away()
         cluster.restart()
         tap.back()
-        until(lambda: len(beats(tap.heard[known:])) >= 2)
+        until(lambda: len(beats(tap.heard[known:])) >= 2, 90)
         send(cluster.namesrv, "after")
         lines = [line for line in said.result(200) if line.startswith(("GOT", "MISSING"))]
     # a rebalance may have more beats sent in full: which of the later ones are light is chance

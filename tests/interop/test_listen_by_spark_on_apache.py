@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from pyspark import cloudpickle
 
-from cometmq.spark.session import spark_session
-from interop.test_listen_on_apache import OnApache
+from interop.on_spark import ON_SPARK, OnApache
 from spark import handler_plans
 from spark.planned_case import PlannedCase, run_both_on_spark
 
@@ -21,19 +20,13 @@ if TYPE_CHECKING:
     from interop.apache import ApacheCluster
     from spark.live import Live
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
+pytestmark = ON_SPARK
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+@pytest.fixture(autouse=True, scope="module")
+def _plans_travel_by_value() -> Iterator[None]:
     cloudpickle.register_pickle_by_value(handler_plans)
-    session = spark_session("interop-listen", cores=2, heap_mb=512)
-    yield session
-    session.stop()
+    yield
     cloudpickle.unregister_pickle_by_value(handler_plans)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from cometmq import Admin, OnFailure
+from cometmq import OnFailure
 from interop.apache import ApacheCluster
+from interop.on_spark import ON_SPARK, OnApache
 from spark import handler_plans as plans
 from spark.handler_plans import FOR_EVER, Failure, Plan, PlannedHandler
 from spark.micro_batches import AMID, MicroBatches
@@ -20,25 +20,7 @@ if TYPE_CHECKING:
 
     from spark.live import Live
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
-_numbers = count()
-
-
-class OnApache:
-    """Apache's broker as the planned cases use one."""
-
-    def __init__(self, apache: ApacheCluster) -> None:
-        self.namesrv, self.broker = apache.namesrv, apache.broker
-
-    def make_topic(self, topic: str, queues: int) -> str:
-        name = f"{topic}OnApache{next(_numbers)}"
-        with Admin(namesrv=self.namesrv) as admin:
-            admin.create_topic(name, queues=queues)
-        return name
+pytestmark = ON_SPARK
 
 
 @pytest.fixture

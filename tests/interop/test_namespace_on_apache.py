@@ -9,7 +9,7 @@ import pytest
 
 from client.short_delay_cluster import until
 from cometmq import Admin, Message, MessageExt, Producer, RetryLater
-from interop.test_apache_cluster import read
+from interop.reading import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq import Admin, Message, Producer
 from interop.apache import ApacheCluster
+from spark.archive_on_cluster import COMMIT_ROWS, archive_through_kills
 from spark.standalone import StandaloneCluster
-from spark.test_cluster_faults import wait_for_commits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,20 +41,9 @@ def test_an_archive_job_outlives_an_executor_and_a_worker_of_spark(
         assert len(admin.queues("OnCluster")) == 4
     with Producer("cluster-on-apache", namesrv=two) as producer:
         producer.send_many([Message("OnCluster", b"%d" % number) for number in range(COUNT)])
-    place = tmp_path / "table"
-    given = (str(place), "-n", two, "--json")
     with StandaloneCluster(tmp_path) as cluster:
-        job = cluster.command("pipeline", "archive", "OnCluster", *given, "--max-rows", "500")
-        try:
-            wait_for_commits(place, 2)
-            cluster.kill_executor(0)
-            wait_for_commits(place, 5)
-            cluster.kill_worker(1)
-            done = json.loads(job.result(400))
-        finally:
-            job.kill()
-        assert (done["rows"], done["misfits"], done["commits"]) == (COUNT, 0, COUNT // 500)
-        audit = json.loads(cluster.command("pipeline", "verify", *given, "--bodies").result(400))
+        done, audit = archive_through_kills(cluster, two, "OnCluster", tmp_path / "table")
+    assert (done["rows"], done["misfits"], done["commits"]) == (COUNT, 0, COUNT // COMMIT_ROWS)
     assert audit["is_exact"]
     assert {one["broker"] for one in audit["queues"]} == {"apache-a", "apache-b"}
     assert sum(one["compared"] for one in audit["queues"]) == COUNT

@@ -12,11 +12,11 @@ from pyspark.errors import PySparkException
 from client.short_delay_cluster import until
 from cometmq import Admin, Message, Producer
 from cometmq.net.blocking_channel import BlockingChannel
-from cometmq.spark.session import spark_session
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.admin import DeleteTopicRequestHeader
 from cometmq.wire.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 from interop.apache import ApacheCluster
+from interop.on_spark import ON_SPARK
 from spark.streams import Stream, said
 
 if TYPE_CHECKING:
@@ -25,19 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
+pytestmark = ON_SPARK
 COUNT = 3000
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("interop", cores=2, heap_mb=512)
-    yield session
-    session.stop()
 
 
 def test_spark_reads_batches_and_streams_from_an_apache_broker(

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from client.short_delay_cluster import until
 from cometmq import Admin
 from cometmq.spark import deduplicated
-from cometmq.spark.session import spark_session
 from interop.apache import ApacheCluster
+from interop.on_spark import ON_SPARK
 from spark.streams import said
 
 if TYPE_CHECKING:
@@ -21,19 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
+pytestmark = ON_SPARK
 LARGEST = 300_000
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("interop", cores=2, heap_mb=512)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

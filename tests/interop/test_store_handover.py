@@ -14,7 +14,8 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.base import Header
 from cometmq.wire.records import log_record as stored
 from interop.apache import ApacheCluster
-from interop.test_apache_cluster import read
+from interop.handover import leave_apache, leave_ours
+from interop.reading import read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,18 +73,6 @@ def found_whole(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert code == 0, said
     assert f"  {TOPIC}\n" in said
-
-
-def leave_apache(cluster: ApacheCluster, how: str) -> None:
-    if how == "kill":
-        cluster._roles[-1]._child.kill()
-    cluster.stop()
-
-
-def leave_ours(cluster: LocalCluster, how: str) -> None:
-    if how == "kill":
-        cluster.kill()
-    cluster.stop()
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

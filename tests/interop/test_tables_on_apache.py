@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from cometmq import Admin, ConsumeFrom, Message, Producer, PushConsumer
-from cometmq.spark.session import spark_session
 from cometmq.spark.tables.archive import archive
 from cometmq.spark.tables.archive_reading import read_archive
 from cometmq.spark.tables.archive_verification import verify_archive
 from cometmq.spark.tables.backlog import backlog
+from interop.on_spark import ON_SPARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from interop.apache import ApacheCluster
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = spark_session("interop-tables", cores=2, heap_mb=512)
-    yield session
-    session.stop()
+pytestmark = ON_SPARK
 
 
 def fill(namesrv: str, topic: str, numbers: range) -> None:

@@ -10,7 +10,7 @@ from client.short_delay_cluster import until
 from cometmq import Admin, ConsumeFrom, PushConsumer
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
-from interop.test_store_handover import leave_apache, leave_ours
+from interop.handover import leave_apache, leave_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable

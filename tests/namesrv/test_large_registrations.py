@@ -29,7 +29,7 @@ from cometmq.wire.bodies.topic import (
     encode_topic_table,
 )
 from cometmq.wire.codes import RequestCode, ResponseCode
-from namesrv.test_name_server import (
+from namesrv.harness import (
     WHO,
     ask,
     register,

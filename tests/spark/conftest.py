@@ -12,7 +12,7 @@ import pytest
 
 from cometmq.spark.session import spark_session
 from cometmq.spark.sink import producers
-from spark.live import Live
+from spark.live import Live, TwoBrokers
 from spark.scripted import forget_clients
 from spark.standalone import StandaloneCluster
 from spark.streams import Stream
@@ -59,6 +59,15 @@ def spark() -> Iterator[SparkSession]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     with StandaloneCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[TwoBrokers]:
+    """A name server with two brokers, of which either may be killed."""
+    with TwoBrokers(tmp_path / "a") as brokers:
+        brokers.start_second()
+        yield brokers
+        brokers.second.kill()
 
 
 @pytest.fixture

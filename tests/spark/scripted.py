@@ -1,4 +1,4 @@
-"""A scripted on a real socket that answers as a name server and a broker would, from a script.
+"""A broker and its name server on a real socket, which answer as a script says.
 
 For what a real broker does rarely or never on request: short answers, queues cut short at either
 end, connections that break in the middle of a range.
@@ -84,7 +84,7 @@ def record(
 
 @dataclass
 class Script:
-    """What the scripted holds and how it behaves."""
+    """What the broker holds and how it behaves."""
 
     topic: str = "T"
     broker: str = "broker-a"

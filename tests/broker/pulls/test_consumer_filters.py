@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker import sockets
-from broker.commands import Client, Harness, pull_header, records
+from broker.commands import Client, pull_header, records, until_held
 from broker.harness import new_disk, run, running, stored_table
 from cometmq.broker.pulls.consumer_filters import LONG_CHARS, ConsumerFilters, FilterCache
 from cometmq.model.subscription import ConsumerData, HeartbeatData, SubscriptionData
@@ -195,12 +195,6 @@ def test_a_filter_stops_before_what_is_not_in_memory_when_it_may() -> None:
     run(scenario())
 
 
-async def held(harness: Harness, count: int) -> None:
-    async with asyncio.timeout(10):
-        while harness.broker.state.held_requests.count != count:
-            await asyncio.sleep(0.005)
-
-
 def test_a_held_pull_is_woken_only_by_what_it_wants() -> None:
     async def scenario() -> None:
         async with running(**ON) as harness:
@@ -215,7 +209,7 @@ def test_a_held_pull_is_woken_only_by_what_it_wants() -> None:
                 suspend_timeout_ms=20_000,
             )
             waiting = other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await held(harness, 1)
+            await until_held(harness, 1)
             await send_numbers(client, 7)
             assert (harness.broker.state.held_requests.count, waiting.done()) == (1, False)
             await client.send("T", b"7", properties={"n": "7"})
@@ -242,7 +236,7 @@ def test_many_pulls_that_one_message_wakes_are_all_answered() -> None:
                     header = pull_header("T", queue_offset=1, **flags, **kind)
                     pull = request(RequestCode.PULL_MESSAGE, 0, header)
                     waiting.append(client.channel.call_nowait(pull))
-            await held(harness, 400)
+            await until_held(harness, 400)
             await producer.send("T", b"7", properties={"n": "7"})
             answers = await asyncio.gather(*waiting)
             assert {tuple(numbers(answer)) for answer in answers} == {(7,)}
@@ -261,13 +255,13 @@ def test_one_connection_parks_only_so_many_pulls_on_one_queue() -> None:
             )
             for _ in range(256):
                 client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await held(harness, 256)
+            await until_held(harness, 256)
             refused = await client.call(RequestCode.PULL_MESSAGE, header)
             assert refused.code == ResponseCode.SYSTEM_BUSY
             other.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await held(harness, 257)
+            await until_held(harness, 257)
             client.close()
-            await held(harness, 1)
+            await until_held(harness, 1)
 
     run(scenario())
 
@@ -436,7 +430,7 @@ def test_a_held_pull_whose_long_filter_is_forgotten_has_it_read_in_a_thread(
             filtered = {"expression_type": "SQL92", "subscription": one_of(7)}
             header = pull_header("T", queue_offset=1, **flags, **filtered)
             waiting = client.channel.call_nowait(request(RequestCode.PULL_MESSAGE, 0, header))
-            await held(harness, 1)
+            await until_held(harness, 1)
             harness.broker.state.filters._cache._cache.clear()
             await client.send("T", b"7", properties={"n": "7"})
             assert numbers(await waiting) == [7]

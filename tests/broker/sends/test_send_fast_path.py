@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.commands import Client, Harness, records, send_header
+from broker.commands import Client, Harness, make_topic, records, send_header
 from broker.harness import new_disk, run, running
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.settings.store import StoreSettings
@@ -50,16 +50,10 @@ def watch(harness: Harness) -> list[bool]:
     return said
 
 
-async def made(harness: Harness, topic: str) -> None:
-    """The topic exists, on disk as well: only then are its sends short."""
-    harness.broker.state.topics.ensure(topic, 4)
-    await harness.broker.state.topics.writer.flushed()
-
-
 def test_headers_learned_from_a_connection_are_forgotten_when_it_closes() -> None:
     async def scenario() -> None:
         async with running() as harness:
-            await made(harness, "T")
+            await make_topic(harness)
             client = await harness.client()
             for _ in range(2):
                 await client.send("T", b"x")
@@ -74,7 +68,7 @@ def test_headers_learned_from_a_connection_are_forgotten_when_it_closes() -> Non
 
 async def send_both_ways(harness: Harness, topic: str, **more) -> tuple[Command, Command, bool]:
     """The answers of a connection's first send and of its second, and whether that was short."""
-    await made(harness, topic)  # a topic that is made by the first send is a change
+    await make_topic(harness, topic)  # a topic that is made by the first send is a change
     said, client = watch(harness), await harness.client()
     first = await client.send(topic, **more)
     second = await client.send(topic, **more)
@@ -119,7 +113,7 @@ def test_both_ways_store_and_answer_the_same(more) -> None:
 def test_properties_that_change_from_message_to_message_are_stored_as_they_came() -> None:
     async def scenario() -> None:
         async with running() as harness:
-            await made(harness, "T")
+            await make_topic(harness)
             said, client = watch(harness), await harness.client()
             for number in range(30):
                 keys = "k" * (number % 10 + 1)
@@ -167,14 +161,14 @@ def test_what_is_out_of_the_ordinary_takes_the_slow_path(more) -> None:
 def test_a_deleted_topic_is_not_written_to_by_what_was_learned() -> None:
     async def scenario() -> None:
         async with running(auto_create_topic_enable=False) as harness:
-            await made(harness, "T")
+            await make_topic(harness)
             _, answer, was_short = await send_both_ways(harness, "T")
             assert (answer.code, was_short) == (0, True)
             client = await learned(harness)
             harness.broker.state.topics.delete("T")
             harness.broker.store.delete_topic("T")
             assert (await client.send("T")).code == 17
-            await made(harness, "T")
+            await make_topic(harness)
             for number in range(3):
                 assert (await client.send("T")).ext["queueOffset"] == str(number)
 
@@ -182,7 +176,7 @@ def test_a_deleted_topic_is_not_written_to_by_what_was_learned() -> None:
 
 
 async def learned(harness: Harness) -> Client:
-    await made(harness, "T")
+    await make_topic(harness)
     client = await harness.client()
     for _ in range(2):
         assert (await client.send("T")).code == 0
@@ -264,7 +258,7 @@ def both_ways() -> Iterator[BothWays]:
     with asyncio.Runner(loop_factory=SimLoop) as loop:
         broker = running()
         harness = loop.run(broker.__aenter__())
-        loop.run(made(harness, "T"))
+        loop.run(make_topic(harness, "T"))
         server = harness.broker._server
         fast_path, server.fast_path = server.fast_path, None
         long = loop.run(learned(harness))

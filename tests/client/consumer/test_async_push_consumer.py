@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from client.dead_letters import dead_letters
 from client.short_delay_cluster import until
 from cometmq import (
     Admin,
@@ -62,16 +63,6 @@ def send(cluster, topic, bodies, **more):
 
 def numbers(count):
     return [b"%d" % n for n in range(count)]
-
-
-def dead_letters(cluster, group, count):
-    """The messages of the group's dead-letter topic in its order, read by a group of their own."""
-    letters, topic = Seen(), f"%DLQ%{group}"
-    with Admin(namesrv=cluster.namesrv) as admin:
-        until(lambda: topic in admin.topics())
-    with consumer(cluster, f"{group}-undertaker", topic, letters):
-        until(lambda: len(letters.messages) >= count)
-    return sorted(letters.messages, key=lambda letter: letter.queue_offset)  # threads read them
 
 
 @pytest.mark.parametrize("orderly", [False, True])

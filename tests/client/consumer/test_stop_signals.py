@@ -52,6 +52,11 @@ class Program:
         lines = map(json.loads, self._seen.read_text().split("\n")[:-1])
         return [(at, queue_id, offset) for kind, at, queue_id, offset in lines if kind == what]
 
+    def wait_for_line(self, text):
+        """Wait until a line that it logs has a text in it."""
+        while text not in (line := self.process.stderr.readline()):
+            assert line, "it has ended"
+
     def tell(self, number, timeout_s=20):
         """Send a signal; how long it took to end, its standard output and what it logged."""
         began = time.monotonic()
@@ -137,7 +142,7 @@ def test_a_second_interrupt_leaves_at_once_and_what_was_in_hand_comes_again(star
     first = start(kind=kind, pause_s=30.0)
     until(lambda: len(queues(first.seen("begun"))) == 4)
     first.process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    first.wait_for_line("stops: SIGINT")
     took_s, out, err = first.tell(signal.SIGINT)
     assert took_s < AT_ONCE_S
     assert "ended" not in out
@@ -195,7 +200,8 @@ def test_a_handler_of_the_program_stays_in_charge(cluster_with_long_locks, group
     try:
         with consumer:
             threading.Timer(0.1, signal.raise_signal, (signal.SIGTERM,)).start()
-            assert consumer.wait(0.3) is False
+            while not numbers:
+                assert consumer.wait(0.3) is False
     finally:
         signal.signal(signal.SIGTERM, before)
     assert numbers == [signal.SIGTERM]

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from client.dead_letters import dead_letter_count
 from client.failure_cases import four_kinds, table_at
 from client.keyed_messages import Seen, committed, send
 from client.received_messages import received
@@ -44,23 +45,6 @@ class Flaky:
         return None
 
 
-def letters(cluster, group, count):
-    """The bodies of the group's dead letters, once there are `count`."""
-    from cometmq import Admin
-
-    with Admin(namesrv=cluster.namesrv) as admin:
-
-        def stored():
-            try:
-                stats = admin.topic_stats(f"%DLQ%{group}")
-            except Exception:  # noqa: BLE001 - the topic comes with its first letter
-                return 0
-            return sum(found.max_offset - found.min_offset for found in stats.values())
-
-        until(lambda: stored() >= count)
-        return stored()
-
-
 def test_policies_are_chosen_by_the_type_of_the_error(cluster, group, make_topic, by_key):
     topic = make_topic(cluster, 1)
     send(cluster, topic, "a-dead", "a1", "b-skip", "b1", "c-retried", "c1", "d-later", "d1")
@@ -87,7 +71,7 @@ def test_policies_are_chosen_by_the_type_of_the_error(cluster, group, make_topic
         "d-later": 2,
         **dict.fromkeys(("a1", "b1", "c1", "d1"), 1),
     }
-    assert letters(cluster, group, 2) == 2
+    assert dead_letter_count(cluster, group, 2) == 2
     assert committed(cluster, group, topic) == 8
 
 
@@ -158,7 +142,7 @@ def test_max_attempts_makes_dead_letters_by_key_too(cluster, group, make_topic, 
     with by_key(topic, handle, max_attempts=3):
         until(lambda: handle.seen.bodies == ["a1"])
     assert handle.calls["a-bad"] == 3
-    assert letters(cluster, group, 1) == 1
+    assert dead_letter_count(cluster, group, 1) == 1
 
 
 @pytest.mark.parametrize("order", ["key", "queue", "none"])
@@ -204,7 +188,7 @@ def test_bad_messages_alone_do_not_hold_up_all_for_ever(cluster, group, make_top
     settings = {"on_failure": OnFailure.dead_letter(after=3), "breaker": limits, "order": order}
     with by_key(topic, handle, **settings):
         until(lambda: sorted(handle.seen.bodies) == [f"{key}-good" for key in keys])
-        assert letters(cluster, group, 8) == 8
+        assert dead_letter_count(cluster, group, 8) == 8
     assert all(handle.calls[body] >= 3 for body in bad), "dead before its attempts were used"
 
 
@@ -238,7 +222,7 @@ def test_one_bad_message_becomes_a_dead_letter_while_others_are_handled(
     limits = BreakerLimits(keys=2, results=4)
     with by_key(topic, handle, on_failure=OnFailure.dead_letter(), breaker=limits):
         until(lambda: len(handle.seen.bodies) == 60)
-    assert letters(cluster, group, 1) == 1
+    assert dead_letter_count(cluster, group, 1) == 1
 
 
 @pytest.mark.parametrize("order", ["none", "queue"])
@@ -249,7 +233,7 @@ def test_policies_hold_in_the_other_orders_too(cluster, group, make_topic, by_ke
     handle = Flaky(errors)
     with by_key(topic, handle, order=order, on_failure=policy):
         until(lambda: handle.seen.bodies == ["a1"] and handle.calls.get("a-retried") == 2)
-        assert letters(cluster, group, 1) == 1
+        assert dead_letter_count(cluster, group, 1) == 1
     assert handle.calls == {**dict.fromkeys(errors, 1), "a-retried": 2, "a1": 1}
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT body FROM failed").fetchall() == [(b"a-stored",)]

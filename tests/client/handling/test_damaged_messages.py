@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.handling.test_unreadable_messages import dead_letters
+from client.dead_letters import dead_letters
 from client.short_delay_cluster import until
 from cometmq import Message, Producer, PushConsumer
 

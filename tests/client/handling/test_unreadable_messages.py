@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.commands import send_header
+from client.dead_letters import dead_letters
 from client.received_messages import received
 from client.short_delay_cluster import until
-from cometmq import Admin, AsyncPushConsumer, LitePullConsumer, OnFailure, PushConsumer
+from cometmq import AsyncPushConsumer, LitePullConsumer, OnFailure, PushConsumer
 from cometmq.client.handling.handler_call import readable_runs, unreadable_outcome
 from cometmq.model.message import MessageExt, UnreadableMessage
 from cometmq.net.blocking_channel import BlockingChannel
@@ -37,18 +38,6 @@ def send_bombs(cluster: LocalCluster, topic: str) -> None:
             pairs = {"UNIQ_KEY": f"{topic}-{at}"}
             header = send_header(topic, sys_flag=sys_flag, properties=pairs)
             assert channel.call(RequestCode.SEND_MESSAGE_V2, header, body).code == 0
-
-
-def dead_letters(cluster: LocalCluster, group: str, count: int) -> list[MessageExt]:
-    letters: list[MessageExt] = []
-    topic = f"%DLQ%{group}"
-    with Admin(namesrv=cluster.namesrv) as admin:
-        until(lambda: topic in admin.topics())
-    undertaker = PushConsumer(f"{group}-U", namesrv=cluster.namesrv, consume_from="first")
-    undertaker.subscribe(topic, "*", letters.extend)
-    with undertaker:
-        until(lambda: len(letters) >= count)
-    return letters
 
 
 @pytest.mark.parametrize("order", ["none", "queue", "key"])

@@ -42,7 +42,9 @@ async def name_server() -> AsyncIterator[NameServer]:
         await server.stop()
 
 
-def test_a_broker_given_as_name_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_given_as_name_server_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with InProcessCluster(tmp_path) as cluster:
             with pytest.raises(ConnectFailed, match="is no name server but perhaps a broker"):
@@ -63,7 +65,7 @@ def test_a_broker_given_as_name_server(tmp_path: Path, caplog: pytest.LogCapture
     assert "did not take our registration: it is no name server but perhaps" in caplog.text
 
 
-def test_a_name_server_without_brokers(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_server_that_knows_no_broker_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with name_server() as server:
             with pytest.raises(RouteNotFound, match="no broker is registered with the name server"):
@@ -98,7 +100,7 @@ def test_a_producer_that_starts_warns_of_name_servers_by_which_it_cannot_send(
     asyncio.run(scenario())
 
 
-def test_an_address_on_which_the_broker_does_not_listen(
+def test_an_address_on_which_the_broker_does_not_listen_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

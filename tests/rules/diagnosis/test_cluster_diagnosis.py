@@ -26,9 +26,9 @@ def test_a_cluster_without_faults_is_said_to_be_well_check_by_check() -> None:
 
 
 def test_answers_that_cannot_be_read_are_faults() -> None:
-    (found,) = said(unreadable=("28 of n:1 holds no table",))
+    (found,) = said(unreadable=(("n:1", "28 holds no table"),))
     advice = "see the version and the log of that server: it does not answer as RocketMQ does"
-    assert found == ("fault", "answers", "not to be read", "28 of n:1 holds no table", advice)
+    assert found == ("fault", "answer", "n:1", "28 holds no table", advice)
 
 
 def test_what_was_left_out_is_a_notice() -> None:

@@ -66,7 +66,7 @@ def test_large_bodies_make_small_chunks() -> None:
     assert [len(chunk.bodies) for chunk in found] == [2, 2, 2]
 
 
-def test_every_column_of_a_row() -> None:
+def test_every_column_of_a_row_is_sent() -> None:
     found = decide(
         {
             "topic": ["A", "B"],

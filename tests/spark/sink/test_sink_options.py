@@ -13,7 +13,7 @@ from spark.scripted import error_of
 GOOD = {"namesrv": "127.0.0.1:9876"}
 
 
-def test_defaults_and_given_values() -> None:
+def test_what_is_given_replaces_the_defaults() -> None:
     found = sink_options.parse({**GOOD, "checkpointlocation": "/somewhere", "queryname": "orders"})
     assert (found.namesrv, found.topic) == (("127.0.0.1:9876",), "")
     assert (found.group, found.ignored) == ("cometmq_spark_sink", ())

@@ -14,8 +14,7 @@ from cometmq.spark.source import arrival_watch, source_options, stream_reader
 from cometmq.spark.source.cluster_client import cluster_client_of
 from cometmq.wire.codes import RequestCode
 from spark.scripted import Script, ScriptedBroker
-from spark.source.test_batch_reader import two_brokers
-from spark.source.test_stream_reader import queues, reader_of, remake
+from spark.source.scripted_readers import queues, reader_of, remake, two_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -46,7 +46,7 @@ def batch_of(*records: bytes, names: tuple[str, ...] = EVERY, hi: int = 1 << 60)
     return batch
 
 
-def test_every_column_of_a_record() -> None:
+def test_every_column_of_a_record_is_read() -> None:
     pairs = {"UNIQ_KEY": "ID1", "KEYS": "k1 k2", "TAGS": "TagA", "__SHARDINGKEY": "N1", "mine": "x"}
     (row,) = batch_of(record(3, 17, pairs=pairs)).to_pylist()
     assert row.pop("record") == record(3, 17, pairs=pairs)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,20 +12,7 @@ from cometmq.spark.source.batch_reader import BatchReader
 from cometmq.spark.source.planned_offsets import PlannedOffsets, encode
 from cometmq.spark.source.topic_selection import queue_of
 from spark.scripted import BORN_MS, Script, ScriptedBroker, error_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextlib.contextmanager
-def two_brokers(topic: str = "T") -> Iterator[tuple[ScriptedBroker, ScriptedBroker]]:
-    """A name server with broker-a, and broker-b, each with a queue of ten messages."""
-    other = Script(broker="broker-b", topic=topic).fill(0, 10)
-    with (
-        ScriptedBroker(other) as second,
-        ScriptedBroker(Script(peers=[second]).fill(0, 10)) as first,
-    ):
-        yield first, second
+from spark.source.scripted_readers import two_brokers
 
 
 def planned(scripted: ScriptedBroker, **more: str) -> dict[str, tuple[int, int]]:

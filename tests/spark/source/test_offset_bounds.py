@@ -32,7 +32,7 @@ def parsed(**more: str) -> source_options.SourceOptions:
         ('{"T": {"b:1": -2}}', OffsetBound("offsets", numbers=((B1, -2),))),
     ],
 )
-def test_offsets(text: str, bound: OffsetBound) -> None:
+def test_a_bound_is_a_word_or_offsets(text: str, bound: OffsetBound) -> None:
     assert parsed(startingOffsets=text).starting == bound
     assert parsed(endingOffsets=text).ending == bound
 
@@ -46,12 +46,12 @@ def test_offsets(text: str, bound: OffsetBound) -> None:
         ("2013-01-01", 1_356_998_400_000),
     ],
 )
-def test_times(text: str, time_ms: int) -> None:
+def test_a_bound_is_a_time(text: str, time_ms: int) -> None:
     assert parsed(startingTimestamp=text).starting == OffsetBound("time", time_ms)
     assert parsed(endingTimestamp=text).ending == OffsetBound("time", time_ms)
 
 
-def test_times_by_queue() -> None:
+def test_a_bound_is_a_time_for_each_queue() -> None:
     found = parsed(subscribe="T,U", startingOffsetsByTimestamp='{"U": {"b:0": 17}}')
     assert found.starting == OffsetBound("times", numbers=((U0, 17),))
 

@@ -28,7 +28,7 @@ def test_what_is_written_is_read_and_equal_offsets_give_equal_text(planned: Plan
     assert json.dumps(encode(PlannedOffsets(backwards, planned.last_store_ms))) == text
 
 
-def test_the_form_that_is_written() -> None:
+def test_offsets_are_written_with_their_version_and_time() -> None:
     queues = {MessageQueue("T", "b", 10): 4, MessageQueue("T", "b", 9): 3}
     assert json.dumps(encode(PlannedOffsets(queues, 17))) == (
         '{"version": 2, "lastStoreTime": 17, "topics": {"T": {"b:9": 3, "b:10": 4}}}'

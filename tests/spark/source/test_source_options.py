@@ -23,7 +23,7 @@ def parsed(**more: str) -> SourceOptions:
     return options.parse({**GOOD, **more})
 
 
-def test_defaults() -> None:
+def test_what_is_not_given_has_its_default() -> None:
     found = parsed()
     assert found.namesrv == ("127.0.0.1:9876",)
     assert found.selection.only_topic == "T"
@@ -73,12 +73,12 @@ def test_filters_leave_out_the_retry_topic_of_the_group() -> None:
     assert found.filter_of("%RETRY%other") == ("a", "")
 
 
-def test_a_read_without_bodies() -> None:
+def test_bodies_may_be_left_out() -> None:
     assert "body" not in parsed(includeBody="false").columns
     assert parsed(includeBody="false", columns="tags,topic").columns == ("topic", "tags")
 
 
-def test_limits_of_a_micro_batch() -> None:
+def test_a_micro_batch_may_have_limits() -> None:
     found = parsed(minOffsetsPerTrigger="10", maxTriggerDelay="2m", maxBytesPerTrigger="1000")
     assert (found.min_offsets, found.max_trigger_delay_ms, found.max_bytes) == (10, 120_000, 1000)
     assert parsed(minOffsetsPerTrigger="10").max_trigger_delay_ms == 900_000

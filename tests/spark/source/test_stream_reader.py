@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -12,22 +12,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from cometmq.errors import BrokerAway, DataLoss, QueueShrank, SettingsError
 from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
 from spark.scripted import BORN_MS, Script, ScriptedBroker, error_of, forget_clients
-from spark.source.test_batch_reader import two_brokers
+from spark.source.scripted_readers import queues, reader_of, remake, two_brokers
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
-
-
-def reader_of(scripted: ScriptedBroker, **more: str) -> StreamReader:
-    given = {"startingOffsets": "earliest", "retryForMs": "300", "idleWaitMs": "0", **more}
-    return StreamReader(scripted.options(**given))
-
-
-def queues(offsets: dict[str, Any]) -> dict[str, int]:
-    """The offsets of topic T."""
-    found = offsets["topics"].get("T", {})
-    assert isinstance(found, dict)
-    return found
 
 
 def ranges(partitions: list[InputPartition]) -> list[tuple[str, int, int]]:
@@ -107,13 +95,6 @@ def test_a_topic_with_fewer_queues_goes_on_when_the_others_were_read() -> None:
             reader_of(scripted).latestOffset(end)
         script.beyond = {1: kept}
         assert reader_of(scripted).latestOffset(end) == end
-
-
-def remake(script: Script, count: int) -> None:
-    script.queues.clear()
-    script.stored_ms.clear()
-    script.stored_later_ms += 60_000
-    script.fill(0, count)
 
 
 @pytest.mark.parametrize("count", [10, 11, 30])
@@ -249,7 +230,7 @@ def test_a_topic_that_a_pattern_matches_later_is_read_from_its_first_message() -
         assert reader.latestOffset(entered)["topics"]["U"] == {"broker-b:0": 10}
 
 
-def test_limits_of_a_batch() -> None:
+def test_a_batch_has_no_more_than_its_limits() -> None:
     with ScriptedBroker(Script().fill(0, 100, body=b"x" * 900)) as scripted:
         reader = reader_of(scripted)
         first = reader.initialOffset()

@@ -14,7 +14,7 @@ def parsed(**given: str) -> TopicSelection:
     return parse(OptionReader(given, OPTIONS))
 
 
-def test_topics_by_name() -> None:
+def test_topics_are_chosen_by_their_names() -> None:
     assert parsed(topic=" T ").topics == parsed(subscribe="T").topics == ("T",)
     several = parsed(subscribe="B, A,B")
     assert several.topics == ("B", "A")
@@ -31,7 +31,7 @@ def test_a_pattern_matches_whole_names_and_no_system_topic() -> None:
     assert parsed(subscribePattern="Orders").only_topic == ""
 
 
-def test_queues_by_topic() -> None:
+def test_queues_are_chosen_by_topic() -> None:
     found = parsed(assign='{"T": ["b-1:x:12", "b:0"], "U": ["b:3"]}')
     assert found.named_topics() == ("T", "U")
     assert MessageQueue("T", "b-1:x", 12) in found.queues

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cometmq.cli.main import run as command_line
@@ -41,8 +43,6 @@ def test_what_is_sent_again_or_left_out_is_counted_and_is_no_fault() -> None:
 
 @pytest.mark.parametrize("fault", ["holes", "repeats", "scattered", "late"])
 def test_each_kind_of_fault_is_one(fault: str) -> None:
-    from dataclasses import replace
-
     if fault in ("holes", "repeats"):
         order = StoredOrder((replace(QUEUE, **{fault: 2}),), (KEYS,))
     else:

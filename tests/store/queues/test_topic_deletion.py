@@ -15,9 +15,8 @@ from cometmq.testing.sim_files import SimWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.store.conftest import Scenario, StoreHarness
-
     from cometmq.testing.sim_files import SimFiles
+    from store.conftest import Scenario, StoreHarness
 
     Run = Callable[[Scenario], None]
 

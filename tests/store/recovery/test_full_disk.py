@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.store.conftest import Scenario, StoreHarness
-
     from cometmq.testing.sim_files import SimFiles
+    from store.conftest import Scenario, StoreHarness
 
     Run = Callable[[Scenario], None]
 

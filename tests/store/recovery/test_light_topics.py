@@ -10,13 +10,13 @@ from cometmq.cli.main import run
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.store.lost_tables import TableRebuilder
 from cometmq.wire.records.consume_queue_entry import ENTRY, SIZE
-from store.inspected_store import SIZES, fingerprint, verify
+from store.inspected_store import SIZES, tree, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.store.conftest import Scenario, StoreHarness
+    from store.conftest import Scenario, StoreHarness
 
     Run = Callable[[Scenario], None]
 
@@ -44,7 +44,7 @@ def test_a_light_queue_is_not_called_damaged_nor_built_anew(
         folder = await with_light_queue(harness)
         if not has_checkpoint:  # as Apache's broker leaves a store
             (harness.root / "checkpoint").unlink()
-        before = fingerprint(folder)
+        before = tree(folder)
         report = verify(harness)
         assert (report.damage, report.notes, report.repairs) == ([], [], [])
         assert (report.queues, report.light_queues) == (1, 1)
@@ -55,7 +55,7 @@ def test_a_light_queue_is_not_called_damaged_nor_built_anew(
             await harness.put(b"more")
             await harness.store._maintenance.clean()
             await harness.stop()
-        assert fingerprint(folder) == before
+        assert tree(folder) == before
         assert "anew" not in caplog.text
 
     run_scenario(scenario)
@@ -80,7 +80,7 @@ def test_verify_says_that_they_are_left_alone_and_a_repair_leaves_them(
 ) -> None:
     async def scenario(harness: StoreHarness) -> None:
         folder = await with_light_queue(harness)
-        before = fingerprint(folder)
+        before = tree(folder)
         root = str(harness.root)
         assert run(["store", "verify", root, *SIZES]) == 0
         said = capsys.readouterr().out
@@ -91,7 +91,7 @@ def test_verify_says_that_they_are_left_alone_and_a_repair_leaves_them(
         assert run(["store", "repair", root, *SIZES]) == 0
         harness.open(**SETTINGS)
         assert harness.bodies() == [b"%d" % number for number in range(30)]
-        assert fingerprint(folder) == before
+        assert tree(folder) == before
 
     run_scenario(scenario)
 

@@ -11,12 +11,12 @@ from cometmq.errors import SettingsError, StoreCorrupt, StoreLocked
 from cometmq.runtime.system_clock_and_files import SystemFiles
 from cometmq.settings.store import StoreSettings
 from cometmq.store.recovery.inspection import Inspection
+from store.inspected_store import tree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
-    from tests.store.conftest import Scenario, StoreHarness
+    from store.conftest import Scenario, StoreHarness
 
     Run = Callable[[Scenario], None]
     Leave = Callable[[StoreHarness], Awaitable[None]]
@@ -33,10 +33,6 @@ async def crash(harness: StoreHarness) -> None:
 
 
 HOW = pytest.mark.parametrize("leave", [stop, crash])
-
-
-def tree(root: Path) -> dict[str, bytes | None]:
-    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(root.rglob("*"))}
 
 
 async def fill(harness: StoreHarness, count: int = 100) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.store.conftest import Scenario, StoreHarness
+    from store.conftest import Scenario, StoreHarness
 
     Run = Callable[[Scenario], None]
 

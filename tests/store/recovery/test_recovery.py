@@ -37,7 +37,7 @@ HOW = pytest.mark.parametrize("how", ["stop", "crash"])
 
 
 @HOW
-def test_everything_is_there_again(run_scenario, how):
+def test_everything_is_there_again_after_a_stop_and_after_a_crash(run_scenario, how):
     async def scenario(harness):
         harness.open()
         await fill(harness)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.store.conftest import Scenario, StoreHarness
+    from store.conftest import Scenario, StoreHarness
 
     Run = Callable[[Scenario], None]
 

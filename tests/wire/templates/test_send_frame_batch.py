@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cometmq.wire.frame import FrameDecoder, encode_frame
 from cometmq.wire.templates.send_template import SendTemplates
-from wire.templates.test_send_template import (
+from wire.templates.send_headers import (
     KEY,
     assert_says_the_same,
     decoded,
