@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SKETCHES = ("docs/design", "docs/decisions")
 """Pages whose code shows a shape and is not meant to run."""
-ELSEWHERE = (".remote(",)
-"""In code that needs a server of Spark's: see tests/spark/page_examples.py."""
+ELSEWHERE = (".remote(", "pipelines as dp")
+"""In code that needs a server or a command of Spark's: see tests/spark/page_examples.py."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
 START_S, RUN_S = 30, 400
