@@ -58,6 +58,8 @@ def take_away() -> None:
         for name in names:
             if hasattr(owner, name):
                 delattr(owner, name)
+    if hasattr(os, "process_cpu_count"):  # since 3.13; on Windows this is what it is
+        os.process_cpu_count = os.cpu_count
 
     def missing(*_arguments: object, **_more: object) -> None:
         raise NotImplementedError
