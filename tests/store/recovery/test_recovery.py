@@ -360,6 +360,35 @@ def test_a_topic_deleted_under_messages_on_their_way_leaves_no_files(run_scenari
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_an_entry_without_its_record_does_not_come_back_with_a_second_power_cut(
+    run_scenario, harness, seed
+):
+    """A start after a clean stop takes entries for what the log had held, and would refuse."""
+    disk = harness.files = SimFiles(Random(seed), harness.clock)
+    harness.root = Path("/store")
+
+    async def scenario(harness):
+        store = harness.open()
+        await harness.put(b"kept")
+        await store._maintenance.checkpoint_queues()
+        end = store.max_phy_offset
+        await harness.put(b"taken by the power cut")
+        store._queues.write_all_pending()
+        store._queues.flush_all()
+        await harness.crash()
+        log = disk.open(harness.root / "commitlog" / f"{0:020d}", 0)
+        log.write(end, bytes(store.max_phy_offset - end))
+        log.sync()
+        for _ in range(2):
+            disk.power_cut()
+            harness.open()
+            assert harness.bodies() == [b"kept"]
+            await harness.stop()
+
+    run_scenario(scenario)
+
+
 def test_a_deleted_topic_stays_deleted_over_a_crash(run_scenario):
     async def scenario(harness):
         store = harness.open()

@@ -237,6 +237,21 @@ class ConsumeQueues:
         queue.begin_at(queue_offset)
         assert queue.written_offset == queue.max_offset == queue_offset, "entries are left"
 
+    def cut_behind_end(self, queue: ConsumeQueue) -> None:
+        """Drop what files hold behind the last entry; durably once `flush_all` was called.
+
+        Else a power cut brings entries back whose records are gone.
+        """
+        assert queue.written_offset == queue.max_offset, "entries wait to be written"
+        mapped_files, end = queue.mapped_files, queue.max_offset * SIZE
+        count = len(mapped_files.bases)
+        mapped_files.cut(end)
+        if len(mapped_files.bases) < count:
+            self._new_names[mapped_files.directory] = None
+        segment = mapped_files.segments.get(mapped_files.base_of(end))
+        if segment is not None:
+            self._unflushed[segment] = None
+
     def _cut_files(self, queue: ConsumeQueue, queue_offset: int) -> None:
         assert queue_offset >= 0
         queue.mapped_files.cut(queue_offset * SIZE)

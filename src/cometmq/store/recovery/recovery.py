@@ -376,7 +376,7 @@ class Recovery:
             self._queues.write_all_pending()
             for queue in self._queues:
                 assert queue.written_offset == queue.max_offset == queue.next_offset
-                queue.mapped_files.cut(queue.max_offset * SIZE)
+                self._queues.cut_behind_end(queue)
             self._queues.flush_all()
         if not self._mapped_files.bases:
             for queue in self._queues:
