@@ -9,11 +9,12 @@ import pytest
 
 from cometmq.cli.main import run as command_line
 from cometmq.errors import CometError, DataLoss, RouteNotFound, SettingsError, TableHasNewerWriter
-from cometmq.spark.tables import compaction
+from cometmq.spark.tables import compaction, table_appender
 from cometmq.spark.tables.archive import ArchiveResult, archive
 from cometmq.spark.tables.archive_reading import archive_files, read_archive
 from cometmq.spark.tables.archive_verification import verify_archive
 from cometmq.spark.tables.manifest_log import ManifestLog
+from cometmq.spark.tables.table_appender import TableAppender
 from cometmq.spark.tables.table_files import LocalTableFiles, table_files
 from spark.streams import texts
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from cometmq.spark.tables.archived_ranges import ArchivedRanges
+    from cometmq.spark.tables.commit_planning import PlannedCommit
     from spark.live import Live
 
     Archive = Callable[..., ArchiveResult]
@@ -111,6 +114,24 @@ def test_bodies_become_fields_and_what_does_not_fit_is_kept_with_its_reason(
     assert verify_archive(spark, place, namesrv=live.namesrv, bodies=True).is_exact
     with pytest.raises(SettingsError, match="the table was made with schema='a int not null"):
         add(schema="a int")
+
+
+def test_a_run_goes_on_behind_what_retention_deletes_meanwhile_and_counts_all_it_added(
+    live: Live, topic: str, add: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.send(topic, 0, texts(0, 90))
+    write, calls = TableAppender._write, []
+
+    def lose_the_second(table: TableAppender, plan: PlannedCommit) -> list[ArchivedRanges]:
+        calls.append(plan)
+        if len(calls) == 2:
+            raise DataLoss("gone")
+        return write(table, plan)
+
+    monkeypatch.setattr(TableAppender, "_write", lose_the_second)
+    monkeypatch.setattr(table_appender, "_REPLAN_PAUSE_S", 0.0)
+    done = add(max_rows=30, fail_on_data_loss=False)
+    assert (done.rows, done.commits, len(calls)) == (90, 3, 4)
 
 
 class _Killed(BaseException):
@@ -217,15 +238,17 @@ def test_verify_finds_rows_that_are_missing_or_repeated_or_different(
 
 
 def test_a_topic_made_anew_is_refused_although_it_is_longer(
-    live: Live, topic: str, add: Archive
+    live: Live, topic: str, add: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live.send(topic, 0, texts(10))
     add()
     live.delete_topic(topic)
     live.make_topic(topic, 2)
     live.send(topic, 0, texts(30))
-    with pytest.raises(DataLoss, match="so the topic was deleted and made anew"):
-        add()
+    monkeypatch.setattr(table_appender, "_REPLANS_MAX", 0)
+    for strict in (True, False):
+        with pytest.raises(DataLoss, match="so the topic was deleted and made anew"):
+            add(fail_on_data_loss=strict)
 
 
 def test_wrong_calls_are_one_sentence_errors(
@@ -258,9 +281,9 @@ def test_hadoops_file_systems_keep_manifests_as_the_local_disk_does(
     assert ManifestLog(LocalTableFiles(place)).current == second.current
     with pytest.raises(TableHasNewerWriter):
         first.begin({}, {})
-    (place / "data" / "commit=9-x").mkdir(parents=True)
-    (place / "data" / "commit=9-x" / "a.parquet").write_bytes(b"1234")
-    assert files.data_files("data") == [("data/commit=9-x/a.parquet", 4)]
+    (place / "data" / "commit=2-x").mkdir(parents=True)
+    (place / "data" / "commit=2-x" / "a.parquet").write_bytes(b"1234")
+    assert files.data_files("data") == [("data/commit=2-x/a.parquet", 4)]
     ManifestLog(files).begin({}, {})
     assert files.names("data") == []
     assert files.data_files("data") == []

@@ -144,3 +144,48 @@ def test_two_jobs_at_a_time_do_not_add_the_same_rows(
     assert verify_archive(spark, NAME, iceberg=catalog, namesrv=live.namesrv).is_exact
     with pytest.raises(SettingsError, match=r"write NAMESPACE\.TABLE"):
         archive(spark, topic, "readings", iceberg=catalog, namesrv=live.namesrv)
+
+
+def begin_another(log: IcebergLog) -> None:
+    """A job that begins, with what the table was made with."""
+    log.begin(log.settings, {})
+
+
+def commit_nothing(log: IcebergLog) -> None:
+    """A job whose rows have no misfits."""
+    log.commit(log.archived, [])
+
+
+@pytest.mark.parametrize("meanwhile", [begin_another, commit_nothing])
+def test_a_job_between_misfits_and_rows_of_another_leaves_no_misfit_without_its_rows(
+    spark: SparkSession,
+    live: Live,
+    topic: str,
+    catalog: Any,
+    add: Callable[..., ArchiveResult],
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[IcebergLog], None],
+) -> None:
+    from pyiceberg.table import Transaction
+
+    live.send(topic, 0, bodies(0, 20))
+    add()
+    live.send(topic, 0, bodies(20, 40))
+    before = IcebergLog(spark, catalog, NAME)
+    real, calls = Transaction.add_files, []
+
+    def interrupted(*given: Any, **more: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            late = meanwhile is begin_another
+            meanwhile(IcebergLog(spark, catalog, NAME) if late else before)
+        real(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "add_files", interrupted)
+        with pytest.raises(TableHasNewerWriter, match="let only one run at a time"):
+            add()
+    assert add().rows == 18
+    misfits = catalog.load_table(f"{NAME}_dead").scan().to_arrow()
+    assert sorted(int(body) for body in misfits["body"].to_pylist()) == [0, 10, 20, 30]
+    assert verify_archive(spark, NAME, iceberg=catalog, namesrv=live.namesrv).is_exact

@@ -215,7 +215,6 @@ def test_a_sequence_may_be_text_or_a_time_and_keys_of_several_topics_are_not_mix
         *in_order(),
         *(replace(row, topic="U", queue_id=1 - row.queue_id) for row in in_order()),
     ]
-    rows = [row for row in rows if row.queue_id < 2]
     frame = frame_of(spark, rows).selectExpr(
         "*",
         "if(seq = 2, 'two', string(seq)) AS text",

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from cometmq.errors import SettingsError
 from cometmq.spark.pyspark_version import require_pyspark
 from cometmq.spark.sink.row_identity import ORIGIN, WRITE
+from cometmq.spark.source.columns import PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _KEY = "_cometmq_row"
-_NEEDED = ("topic", "broker", "queue_id", "queue_offset", "properties")
+_NEEDED = (*PLACE, "properties")
 
 
 def deduplicated(frame: DataFrame, within: str | None = None) -> DataFrame:
@@ -57,5 +58,5 @@ def _key() -> Column:
     checksum = f.substring_index(write, "/", -1)
     read = f.concat_ws("/", f.lit("read"), "topic", origin, checksum)
     made = f.concat_ws("/", f.lit("made"), "topic", write)
-    place = f.concat_ws("/", f.lit("place"), "topic", "broker", "queue_id", "queue_offset")
+    place = f.concat_ws("/", f.lit("place"), *PLACE)
     return f.when(write.isNull(), place).when(origin.isNull(), made).otherwise(read)

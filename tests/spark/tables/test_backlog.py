@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -19,9 +20,9 @@ from cometmq import (
     PushConsumer,
 )
 from cometmq.cli.main import run as command_line
-from cometmq.errors import ClientError, SettingsError
+from cometmq.errors import ClientError, RouteNotFound, SettingsError
 from cometmq.model.admin_stats import QueueProgress, TopicOffset
-from cometmq.spark.tables.backlog import _ProgressSnapshot, _rows, backlog
+from cometmq.spark.tables.backlog import _looks, _ProgressSnapshot, _rows, backlog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +116,26 @@ def test_groups_of_a_broker_with_retries_and_dead_letters(
     shown = dict(zip(names, cells, strict=True))
     assert shown["drained"] == "never"
     assert shown["retry"] == shown["dead"] == "1"
+
+
+def test_a_topic_of_many_groups_is_asked_for_once_a_look() -> None:
+    class CountingAdmin:
+        asked: ClassVar[list[str]] = []
+
+        async def group_progress(self, group: str) -> dict[MessageQueue, QueueProgress]:
+            return {A: QueueProgress(broker_offset=5, consumer_offset=2, last_timestamp=1000)}
+
+        async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+            self.asked.append(topic)
+            if topic != "T":
+                raise RouteNotFound(topic)
+            await asyncio.sleep(0)
+            return {A: TopicOffset(min_offset=0, max_offset=5, last_update_timestamp=1)}
+
+    names = [f"readers{at}" for at in range(20)]
+    found = asyncio.run(_looks(CountingAdmin(), names))  # type: ignore[arg-type]
+    assert [found[name].lag(A) for name in names] == [3] * 20
+    assert CountingAdmin.asked.count("T") == 1
 
 
 def test_wrong_names_and_arguments_are_one_sentence(namesrv: str) -> None:

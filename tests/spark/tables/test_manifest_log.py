@@ -1,5 +1,6 @@
 """Manifests on a real disk: atomic, one writer at a time, leftovers deleted."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,38 @@ def test_a_job_that_begins_later_excludes_the_earlier_and_deletes_what_it_left(
         add(tmp_path, first, 1, "b.parquet")
     add(tmp_path, second, 1, "c.parquet")
     assert log_in(tmp_path).archived.queues[QUEUE].ranges == ((0, 2),)
+
+
+class Paused(LocalTableFiles):
+    """Another job runs between two steps of this one."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def names(self, folder: str) -> list[str]:
+        if folder == "data" and (other := self.meanwhile):
+            self.meanwhile = None
+            other()
+        return super().names(folder)
+
+
+def test_a_job_that_is_slow_to_begin_deletes_nothing_of_one_that_began_after_it(
+    tmp_path: Path,
+) -> None:
+    def run_another() -> None:
+        other = log_in(tmp_path)
+        other.begin({"a": 1}, {"data": {}})
+        add(tmp_path, other, 0, "a.parquet")
+        write(tmp_path, other.new_commit(), "being-written.parquet")
+
+    files = Paused(tmp_path)
+    files.meanwhile = run_another
+    slow = ManifestLog(files)
+    slow.begin({"a": 1}, {"data": {}})
+    found = files_in(tmp_path)
+    assert {one.path for one in log_in(tmp_path).current.files} < found
+    assert len(found) == 2
+    with pytest.raises(TableHasNewerWriter):
+        add(tmp_path, slow, 0, "b.parquet")
 
 
 def test_a_job_that_missed_many_commits_cannot_fill_a_gap_of_deleted_manifests(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
+from cometmq.spark.source.columns import PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,7 @@ TYPES: dict[str, tuple[str, ...]] = {
 """The columns of a row that is written, and the types that each may have, as Spark writes them."""
 REJECTED = "rejected"
 """What the table of rejected rows has beside the columns of a row."""
-ORIGIN_COLUMNS = ("topic", "broker", "queue_id", "queue_offset")
+ORIGIN_COLUMNS = PLACE
 """Where the source read a row: columns of the row, or fields of its column `origin`."""
 
 

@@ -34,6 +34,9 @@ DDL_TYPES: dict[str, str] = {
 }
 """Every column in the order of the schema, with its type in Spark's DDL."""
 
+PLACE = ("topic", "broker", "queue_id", "queue_offset")
+"""The columns that say where a message lies: no two messages have the same."""
+
 DEFAULT: tuple[str, ...] = tuple(
     name for name in DDL_TYPES if name not in {"properties", "sharding_key", "phy_offset", "record"}
 )

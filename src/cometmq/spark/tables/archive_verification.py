@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.errors import CometError
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.source import planned_offsets, source_options
+from cometmq.spark.source import source_options
 from cometmq.spark.source.cluster_client import ClusterClient
+from cometmq.spark.source.columns import PLACE
 from cometmq.spark.source.planned_offsets import PlannedOffsets
 from cometmq.spark.source.recreated_queues import recreated_queues
-from cometmq.spark.source.topic_selection import queue_key
 from cometmq.spark.tables.archive import source_of
 from cometmq.spark.tables.archive_rows import CHECKSUM
+from cometmq.spark.tables.exact_reads import read_exactly
 from cometmq.spark.tables.manifest import DEAD, ROWS
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 from cometmq.spark.tables.table_logs import table_log
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from cometmq.spark.tables.manifest_log import ManifestLog
 
     AnyLog = ManifestLog | IcebergLog
-
-_PLACE = ("topic", "broker", "queue_id", "queue_offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +122,9 @@ def verify_archive(
     Raises CometError where there is no archive, BrokerAway for brokers that cannot be asked.
     """
     log = table_log(spark, directory, iceberg)
-    if not log.version:
-        raise CometError(f"there is no archive in {log.place}")
     archived = log.archived.queues
+    if not archived:  # or its first run has not come to a commit
+        raise CometError(f"there is no archive in {log.place}")
     topics = ",".join(sorted({queue.topic for queue in archived}))
     source = source_of({"subscribe": topics}, namesrv, options)
     cluster = ClusterClient(source_options.parse({**source, "failOnMissingTopic": "false"}))
@@ -168,11 +167,11 @@ def _found(
         ],
         "topic string, broker string, queue_id int, begin bigint, end bigint",
     )
-    placed = _places(spark, log, gone).groupBy(*_PLACE).agg(f.count("*").alias("rows"))
+    placed = _places(spark, log, gone).groupBy(*PLACE).agg(f.count("*").alias("rows"))
     inside = placed.join(f.broadcast(ranges), ["topic", "broker", "queue_id"], "left").withColumn(
         "inside", f.col("queue_offset").between(f.col("begin"), f.col("end") - 1)
     )
-    by_offset = inside.groupBy(*_PLACE).agg(
+    by_offset = inside.groupBy(*PLACE).agg(
         f.first("rows").alias("rows"), f.max("inside").alias("inside")
     )
     table = by_offset.groupBy("topic", "broker", "queue_id").agg(
@@ -189,7 +188,7 @@ def _places(spark: SparkSession, log: AnyLog, gone: Collection[str], *more: str)
     """Topic, broker, queue and offset of every row and misfit, but for those in files `gone`."""
     both: DataFrame | None = None
     for kind in (ROWS, DEAD):
-        frame = log.frame(spark, kind, gone).select(*_PLACE, *more)
+        frame = log.frame(spark, kind, gone).select(*PLACE, *more)
         both = frame if both is None else both.unionByName(frame)
     assert both is not None
     return both
@@ -247,9 +246,9 @@ def _with_bodies(
     ends = {queue: audits[queue].end for queue in begins}
     if not begins:
         return {queue: replace(one, compared=0) for queue, one in audits.items()}
-    at_broker = _at_broker(spark, source, begins, ends).select(
-        *_PLACE, f.crc32("body").alias("theirs"), f.lit(True).alias("there")
-    )
+    columns = {"columns": ",".join((*PLACE, "body"))}
+    read = read_exactly(spark, {**source, **columns}, PlannedOffsets(begins), PlannedOffsets(ends))
+    at_broker = read.select(*PLACE, f.crc32("body").alias("theirs"), f.lit(True).alias("there"))
     starts = spark.createDataFrame(
         [(*queue, begin) for queue, begin in begins.items()],
         "topic string, broker string, queue_id int, since bigint",
@@ -258,9 +257,9 @@ def _with_bodies(
         _places(spark, log, gone, CHECKSUM)
         .join(f.broadcast(starts), ["topic", "broker", "queue_id"])
         .where("queue_offset >= since")
-        .select(*_PLACE, f.col(CHECKSUM).alias("ours"), f.lit(True).alias("here"))
+        .select(*PLACE, f.col(CHECKSUM).alias("ours"), f.lit(True).alias("here"))
     )
-    both = ours.join(at_broker, list(_PLACE), "full")
+    both = ours.join(at_broker, list(PLACE), "full")
     equal = f.col("here") & f.col("there") & f.col("ours").eqNullSafe(f.col("theirs"))
     in_hole = f.lit(False)
     for queue in begins:
@@ -279,24 +278,3 @@ def _with_bodies(
         for queue, one in audits.items()
         for count, different in [compared.get(queue, (0, 0))]
     }
-
-
-def _at_broker(
-    spark: SparkSession,
-    source: Mapping[str, str],
-    begins: dict[MessageQueue, int],
-    ends: dict[MessageQueue, int],
-) -> DataFrame:
-    import json
-
-    assigned: dict[str, list[str]] = {}
-    for queue in begins:
-        assigned.setdefault(queue.topic, []).append(queue_key(queue))
-    options = {
-        **{name: text for name, text in source.items() if name != "subscribe"},
-        "assign": json.dumps(assigned),
-        "columns": ",".join((*_PLACE, "body")),
-        "startingOffsets": json.dumps(planned_offsets.encode(PlannedOffsets(begins))),
-        "endingOffsets": json.dumps(planned_offsets.encode(PlannedOffsets(ends))),
-    }
-    return spark.read.format("rocketmq").options(**options).load()

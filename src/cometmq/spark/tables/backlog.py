@@ -146,8 +146,9 @@ async def _looks(admin: AsyncAdmin, names: Iterable[str]) -> dict[str, _Progress
                 {retry_topic_of(name)} if progress else set()
             )
             for topic in sorted(topics):
-                task = known.setdefault(topic, asyncio.ensure_future(_ends(admin, topic)))
-                ends |= await task
+                if topic not in known:
+                    known[topic] = asyncio.ensure_future(_ends(admin, topic))
+                ends |= await known[topic]
         at_s = SystemClock().monotonic_ms() / 1000
         return name, _ProgressSnapshot(
             at_s, {q: one for q, one in progress.items() if q in ends}, ends

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import CometError
+from cometmq.spark.source.columns import PLACE
 from cometmq.spark.tables.parquet_writing import exact_times, parquet_writer
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 
@@ -38,11 +39,13 @@ def small_files(files: Iterable[DataFile]) -> list[list[DataFile]]:
         if len(some) < SMALL_FILES_MAX:
             continue
         group: list[DataFile] = []
+        size = 0
         for one in some:
-            if sum(each.size for each in group) + one.size > MERGED_BYTES:
+            if size + one.size > MERGED_BYTES:
                 found.append(group)
-                group = []
+                group, size = [], 0
             group.append(one)
+            size += one.size
         found.append(group)
     return [group for group in found if len(group) > 1]
 
@@ -63,9 +66,8 @@ def compact(spark: SparkSession, log: ManifestLog) -> int:
 def _merge(spark: SparkSession, log: ManifestLog, group: list[DataFile]) -> None:
     kind, commit = group[0].kind, log.new_commit()
     frame = log.frame_of(spark, kind, group)
-    place = ["topic", "broker", "queue_id", "queue_offset"]
     by = [part.partition("=")[0] for part in group[0].partition.split("/")[1:]]
-    one = frame.repartition(1).sortWithinPartitions(*by, *place)
+    one = frame.repartition(1).sortWithinPartitions(*by, *PLACE)
     with exact_times(spark):
         parquet_writer(one).partitionBy(*by).parquet(log.uri(kind, commit))
     new = log.written(commit)

@@ -2,8 +2,9 @@
 
 Spark writes the Parquet files, pyiceberg adds them: rows to the table NAME, misfits to NAME_dead.
 How far the archive is stands in a property of NAME, set in the transaction that adds the rows; each
-snapshot has the ranges that it added. Misfits are added first; when the rows never came, the next
-run takes them back, so the two tables agree whenever a job is at work.
+snapshot has the ranges that it added. Misfits are added first; another property of NAME, set with
+the rows, says which ones count. When the rows never came, the next run takes the misfits back, so
+the two tables agree whenever a job is at work.
 Invariant: a commit is made on the snapshot that this job knows, or not at all: pyiceberg would
 repeat it on another job's, so its retries are switched off.
 """
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 ARCHIVED, RANGES, VERSION = "cometmq-archived", "cometmq-ranges", "cometmq-version"
 """Properties: of the table what it holds; of a snapshot what it added, and its number."""
 
+_COMMIT, _MISFITS = "cometmq-commit", "cometmq-misfits"
+"""Properties: of a snapshot which commit made it; of NAME the newest commit with misfits."""
 _SETTINGS = "cometmq-settings"
 _TIME_ZONE = "spark.sql.session.timeZone"
 _RETRIES = "commit.retry.num-retries"
@@ -119,8 +122,10 @@ class IcebergLog:
 
     def commit(self, archived: ArchivedQueues, files: Sequence[DataFile]) -> None:
         """Add files and the offsets that they hold; raises TableHasNewerWriter."""
-        number = str(self.version + 1)
-        added = {VERSION: number, RANGES: json.dumps(_added(self.archived, archived))}
+        number, name = str(self.version + 1), uuid4().hex
+        ranges = json.dumps(_added(self.archived, archived))
+        added = {VERSION: number, RANGES: ranges, _COMMIT: name}
+        state = {ARCHIVED: json.dumps(archived.as_json()), VERSION: number}
         for kind in (DEAD, ROWS):
             table = self._tables[kind]
             paths = [
@@ -130,18 +135,25 @@ class IcebergLog:
             ]
             if kind == DEAD and not paths:
                 continue
-            change = table.transaction()
-            try:
-                change.add_files(paths, snapshot_properties=added, check_duplicate_files=False)
-                if kind == ROWS:
-                    state = json.dumps(archived.as_json())
-                    change.set_properties({ARCHIVED: state, VERSION: number})
-                change.commit_transaction()
-            except CommitFailedException as error:
-                raise TableHasNewerWriter(
-                    f"another job has written to the table {self._names[kind]} meanwhile: let only "
-                    "one run at a time; what this one had not committed is read again by the next"
-                ) from error
+            if kind == DEAD:
+                state[_MISFITS] = name
+            self._add(kind, paths, added, state if kind == ROWS else {})
+
+    def _add(
+        self, kind: str, paths: list[str], added: dict[str, str], state: dict[str, str]
+    ) -> None:
+        """Make the next snapshot; raises TableHasNewerWriter when this job knows another one."""
+        change = self._tables[kind].transaction()
+        try:
+            change.add_files(paths, snapshot_properties=added, check_duplicate_files=False)
+            if state:
+                change.set_properties(state)
+            change.commit_transaction()
+        except CommitFailedException as error:
+            raise TableHasNewerWriter(
+                f"another job has written to the table {self._names[kind]} meanwhile: let only one "
+                "run at a time; what this one had not committed is read again by the next"
+            ) from error
 
     def missing_files(self) -> tuple[str, ...]:
         """None: Spark says so when it reads."""
@@ -204,13 +216,19 @@ class IcebergLog:
             self._spark.conf.set(_TIME_ZONE, before)
 
     def _take_back(self) -> None:
-        """Undo the newest commit of misfits when the rows that go with it were never added."""
+        """Undo the newest commit of misfits when the rows that go with it were never added.
+
+        A snapshot of the rows comes first, without any: from then on whoever is still about to add
+        them cannot.
+        """
         dead = self._tables[DEAD]
         newest = dead.current_snapshot()
         if newest is None or newest.summary is None:
             return
-        if int(newest.summary.additional_properties.get(VERSION, 0)) <= self.version:
+        name = newest.summary.additional_properties.get(_COMMIT)
+        if name is None or name == self._properties().get(_MISFITS):
             return
+        self._add(ROWS, [], {VERSION: str(self.version), RANGES: "{}"}, {})
         if newest.parent_snapshot_id is None:
             dead.delete(AlwaysTrue())
         else:

@@ -9,6 +9,7 @@ Invariant: version N+1 is made from version N, by one job; no file that a manife
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -28,6 +29,7 @@ FOLDER = "_manifests"
 REPLACED_KEPT_S = 3600.0
 """How long files that were merged into others stay for those who still read them."""
 
+_COMMIT = re.compile(r"commit=(\d+)-")
 _KEPT = 8
 """Manifests that are kept, the newest one included."""
 
@@ -154,11 +156,16 @@ class ManifestLog:
         )
 
     def _delete_leftovers(self) -> None:
-        """Delete the directories of commits that were not made, or whose files were all merged."""
+        """Delete the directories of commits that were not made, or whose files were all merged.
+
+        A later number is that of a job that has begun since: what that writes is not ours.
+        """
         commits = {DataFile(path, 0).commit for path in self.current.paths()}
         for kind in (ROWS, DEAD):
             for name in self.files.names(kind):
-                if f"{kind}/{name}" not in commits:
+                number = _COMMIT.match(name)
+                is_later = number is not None and int(number[1]) > self.version
+                if not is_later and f"{kind}/{name}" not in commits:
                     self.files.delete(f"{kind}/{name}")
 
     def _newest(self) -> Manifest:

@@ -15,11 +15,10 @@ from pyspark.errors import PySparkException
 
 from cometmq.errors import SettingsError
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.source.columns import DDL_TYPES
+from cometmq.spark.source.columns import DDL_TYPES, PLACE
 from cometmq.spark.tables import order_marks
 from cometmq.spark.tables.archive import source_of
 from cometmq.spark.tables.manifest import DEAD, ROWS
-from cometmq.spark.tables.order_marks import PLACE
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 from cometmq.spark.tables.stored_order import StoredOrder, key_order, queue_order
 from cometmq.spark.tables.table_logs import table_log

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.spark.source.columns import PLACE
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-PLACE = ("topic", "broker", "queue_id", "queue_offset")
 _QUEUE = PLACE[:3]
 _OF_KEY = ("topic", "key", "lone")
 """What belongs together: the messages of a key in a topic, and a message without a key alone."""

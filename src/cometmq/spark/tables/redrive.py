@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
-from cometmq.spark.source.columns import DDL_TYPES
+from cometmq.spark.source.columns import DDL_TYPES, PLACE
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _MESSAGE = ("body", "tags", "keys", "sharding_key")
-_PLACE = ("topic", "broker", "queue_id", "queue_offset")
-_NEEDED = (*_MESSAGE, *_PLACE, "properties", "origin_topic", "origin_queue_id", "origin_offset")
+_NEEDED = (*_MESSAGE, *PLACE, "properties", "origin_topic", "origin_queue_id", "origin_offset")
 _OWN = "map_filter(properties, (name, _) -> NOT startswith(name, 'DLQ_')) AS properties"
 """Without those that say why a message was given up."""
 
@@ -91,13 +90,13 @@ def _in_order(letters: DataFrame, topic: str | None) -> DataFrame:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    place = f.struct(*[f.col(name).cast(DDL_TYPES[name]).alias(name) for name in _PLACE])
+    place = f.struct(*[f.col(name).cast(DDL_TYPES[name]).alias(name) for name in PLACE])
     made = letters.select(
         (f.lit(topic) if topic else f.col("origin_topic")).alias("topic"),
         *_MESSAGE,
         f.expr(_OWN),
         place.alias("origin"),
-        f.coalesce("sharding_key", f.concat_ws("/", *_PLACE)).alias("_key"),
+        f.coalesce("sharding_key", f.concat_ws("/", *PLACE)).alias("_key"),
         f.struct("origin_queue_id", "origin_offset").alias("_first"),
         f.struct("broker", "queue_id", "queue_offset").alias("_given_up"),
     )

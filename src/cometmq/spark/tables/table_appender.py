@@ -14,13 +14,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cometmq.errors import CometError, DamagedMessage, DataLoss, SettingsError
-from cometmq.spark.source import columns, planned_offsets, source_options
+from cometmq.errors import CometError, DataLoss, SettingsError
+from cometmq.spark.source import columns, source_options
 from cometmq.spark.source.cluster_client import ClusterClient
 from cometmq.spark.source.planned_offsets import PlannedOffsets
-from cometmq.spark.source.topic_selection import queue_key
 from cometmq.spark.tables.archived_ranges import ArchivedRanges
 from cometmq.spark.tables.commit_planning import plan_commit, waiting
+from cometmq.spark.tables.exact_reads import read_exactly
 from cometmq.spark.tables.manifest import DEAD, ROWS
 from cometmq.spark.tables.parquet_writing import exact_times, parquet_writer
 from cometmq.spark.tables.spark_failures import spark_errors_translated
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cometmq.model.queue import MessageQueue
+    from cometmq.spark.source.queue_positions import Positions
     from cometmq.spark.tables.archived_ranges import ArchivedQueues
     from cometmq.spark.tables.commit_planning import PlannedCommit
     from cometmq.spark.tables.manifest import DataFile
 
-_PLACE = "topic string, broker string, queue_id int, queue_offset bigint"
-
-_REPLANS_MAX = 5
+_REPLANS_MAX = 4
+_REPLAN_PAUSE_S = 3.0
+"""Apache's brokers take ten seconds to say where a queue begins since retention deleted a file."""
 _TASK_ROWS_MIN = 20_000
 """Messages of a task at least: every task costs time, and writes a file."""
 
@@ -46,7 +47,7 @@ _log = logging.getLogger("cometmq.spark")
 
 
 class TableRows(Protocol):
-    """What a job makes of messages. The columns of `_PLACE` must be among the results."""
+    """What a job makes of messages. The columns of `PLACE` must be among the results."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -147,22 +148,13 @@ class TableAppender:
         `stop` ends it after a commit. Raises BrokerAway, DataLoss, TableHasNewerWriter,
         SettingsError, and CometError for errors of Spark.
         """
-        for _ in range(_REPLANS_MAX):
-            try:
-                with spark_errors_translated():
-                    return self._append(report, stop)
-            except DataLoss as error:  # retention passed the read: the next plan leaves it out
-                if self._fail_on_data_loss or isinstance(error, DamagedMessage):
-                    raise
-                _log.warning("%s; it is left out", error)
-        raise CometError(
-            f"retention deleted messages faster than they were read, {_REPLANS_MAX} times: keep "
-            "them longer at the broker"
-        )
+        with spark_errors_translated():
+            return self._append(report, stop)
 
     def _append(self, report: Callable[[TableProgress], None], stop: Event) -> TableProgress:
         target = self._cluster.positions(self._log.archived.queues)
         progress = TableProgress(waiting=waiting(self._log.archived, target))
+        has_begun, replans = False, 0
         while not stop.is_set():
             plan = plan_commit(
                 self._log.archived,
@@ -173,24 +165,43 @@ class TableAppender:
             if not plan.ranges:
                 break
             report(progress)
-            if not progress.commits:
+            if not has_begun:
                 self._log.begin(self._settings, self._schemas)
-            added = self._write(plan)
-            progress = TableProgress(
-                rows=progress.rows + sum(one.rows - one.misfits for one in added),
-                misfits=progress.misfits + sum(one.misfits for one in added),
-                commits=progress.commits + 1,
-                waiting=waiting(self._log.archived, target),
-            )
+                has_begun = True
+            try:
+                added = self._write(plan)
+            except DataLoss as error:
+                replans += 1
+                if not self._may_be_skipped(error) or replans > _REPLANS_MAX:
+                    raise
+                _log.warning("%s; what is gone is left out, and the rest planned again", error)
+                stop.wait(_REPLAN_PAUSE_S)
+                target = self._cluster.positions(self._log.archived.queues)
+                continue
+            progress, replans = self._progress_after(progress, added, target), 0
             report(progress)
         return progress
+
+    def _may_be_skipped(self, error: DataLoss) -> bool:
+        """Whether retention may have passed the read, and the caller goes on without messages."""
+        return not self._fail_on_data_loss and type(error) is DataLoss
+
+    def _progress_after(
+        self, before: TableProgress, added: Sequence[ArchivedRanges], target: Positions
+    ) -> TableProgress:
+        return TableProgress(
+            rows=before.rows + sum(one.rows - one.misfits for one in added),
+            misfits=before.misfits + sum(one.misfits for one in added),
+            commits=before.commits + 1,
+            waiting=waiting(self._log.archived, target),
+        )
 
     def _write(self, plan: PlannedCommit) -> list[ArchivedRanges]:
         """Write one commit and return what it added."""
         commit = self._log.new_commit()
-        shaped = self._rows.shaped(self._read(plan))
-        dead = self._rows.misfits(shaped)
-        with exact_times(self._spark):
+        with spark_errors_translated(), exact_times(self._spark):
+            shaped = self._rows.shaped(self._read(plan))
+            dead = self._rows.misfits(shaped)
             if self._write_rows(shaped, commit):
                 parquet_writer(dead).parquet(self._log.uri(DEAD, commit))
         files = self._log.written(commit)
@@ -226,21 +237,11 @@ class TableAppender:
 
     def _read(self, plan: PlannedCommit) -> DataFrame:
         """Exactly the ranges of the plan; a queue that isn't among them isn't read."""
-        assigned: dict[str, list[str]] = {}
-        for one in plan.ranges:
-            assigned.setdefault(one.queue.topic, []).append(queue_key(one.queue))
         begins = PlannedOffsets({one.queue: one.begin for one in plan.ranges}, plan.started_ms)
         ends = PlannedOffsets({one.queue: one.end for one in plan.ranges}, plan.ended_ms)
-        options = {
-            **{key: text for key, text in self._source.items() if key not in _SELECTIONS},
-            "assign": json.dumps(assigned),
-            "startingOffsets": json.dumps(planned_offsets.encode(begins)),
-            "endingOffsets": json.dumps(planned_offsets.encode(ends)),
-        }
         tasks = max(1, min(_slots(self._spark), plan.messages // _TASK_ROWS_MIN))
-        options.setdefault("slots", str(tasks))
-        options.setdefault("minPartitions", str(tasks))
-        return self._spark.read.format("rocketmq").options(**options).load()
+        division = {"slots": str(tasks), "minPartitions": str(tasks)}
+        return read_exactly(self._spark, {**division, **self._source}, begins, ends)
 
     def _counted(
         self, plan: PlannedCommit, commit: str, kinds: set[str]
@@ -274,7 +275,7 @@ class TableAppender:
 
         offset = f.col("queue_offset")
         found = (
-            self._spark.read.schema(_PLACE)
+            self._spark.read.schema(columns.ddl(columns.PLACE))
             .parquet(uri)
             .groupBy("topic", "broker", "queue_id")
             .agg(f.count("*"), f.min(offset), f.max(offset), f.sum(offset.cast("decimal(38,0)")))
@@ -298,7 +299,6 @@ class _WrittenCount:
 
 
 _NONE = _WrittenCount(0, 0, 0, 0)
-_SELECTIONS = ("topic", "subscribe", "subscribePattern", "assign")
 
 
 def _slots(spark: SparkSession) -> int:
