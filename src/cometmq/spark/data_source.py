@@ -7,6 +7,7 @@ readers and writers are imported when needed.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from cometmq.spark.source.batch_reader import BatchReader
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
+
+_log = logging.getLogger("cometmq.spark")
 
 
 class RocketMQSource(DataSource):  # type: ignore[misc]
@@ -50,6 +53,9 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
         parsed = self._options_for(schema)
         if parsed.commit_offsets:
             raise SettingsError("commitOffsets is for streams: leave it out of a batch read")
+        unused = source_options.without_effect_in_batch(self.options)
+        if unused:
+            _log.warning("these options have no effect on a batch read: %s", ", ".join(unused))
         return BatchReader(parsed)
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStreamReader:  # noqa: N802 - Spark's name

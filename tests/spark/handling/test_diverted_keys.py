@@ -10,7 +10,9 @@ import pytest
 
 from broker.commands import send_header
 from cometmq import Admin, MessageQueue, OnFailure
+from cometmq.errors import SendFailed
 from cometmq.net.blocking_channel import BlockingChannel
+from cometmq.spark.handling.diverted_keys import DivertedShardingKeys
 from cometmq.wire.codes import RequestCode
 from spark import handler_plans as plans
 from spark.handler_plans import FOR_EVER, Failure, Plan, PlannedHandler
@@ -103,6 +105,24 @@ def test_a_replayed_batch_sends_no_letter_twice_and_diverts_nothing_before_the_f
     assert case.query.run_batch()
     assert case.done("a") == ["a-0"]
     assert case.done("b") == ["b-0", "b-2"]
+    assert case.dead() == [("a-1", "2"), ("a-2", "0")]
+
+
+def test_a_broker_that_does_not_say_at_once_which_keys_are_diverted_is_asked_again(
+    live: Live, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [SendFailed("it starts"), SendFailed("it starts")]
+    read = DivertedShardingKeys._read_letters
+
+    async def read_later(keys: DivertedShardingKeys, broker_name: str) -> None:
+        if failures:
+            raise failures.pop()
+        await read(keys, broker_name)
+
+    monkeypatch.setattr(DivertedShardingKeys, "_read_letters", read_later)
+    case = Diverting(live, topic, tmp_path, "key")
+    case.handle("a-0", "a-1", "a-2")
+    assert not failures
     assert case.dead() == [("a-1", "2"), ("a-2", "0")]
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from client.short_delay_cluster import until
 from cometmq import Admin, PushConsumer
-from cometmq.errors import RemotingError
+from cometmq.errors import BrokerAway, RemotingError
 from cometmq.spark.handling.handler_settings import consumer_settings
+from cometmq.spark.handling.listen import prepare
 from cometmq.spark.handling.start_offsets import start_offsets
 from spark.streams import texts
 
@@ -25,7 +26,8 @@ _numbers = count()
 
 def starts(live: Live, group: str, topic: str, **settings: Any) -> dict[str, dict[str, int]]:
     client, options = consumer_settings(group, {"namesrv": live.namesrv, **settings})
-    found: dict[str, dict[str, int]] = json.loads(start_offsets(client, options, topic, 5.0))
+    text = start_offsets(client, options, topic, retry_for_s=5.0)
+    found: dict[str, dict[str, int]] = json.loads(text)
     return found
 
 
@@ -60,7 +62,20 @@ def test_a_new_group_begins_where_it_says(live: Live, topic: str) -> None:
 def test_name_servers_that_do_not_answer_are_an_error(unused_port: int) -> None:
     client, options = consumer_settings("movers", {"namesrv": f"127.0.0.1:{unused_port}"})
     with pytest.raises(RemotingError):
-        start_offsets(client, options, "T", 0.0)
+        start_offsets(client, options, "T", retry_for_s=0.0)
+
+
+def test_a_broker_that_is_named_is_waited_for_since_it_has_the_offsets_of_the_group(
+    live: Live, topic: str
+) -> None:
+    with Admin(namesrv=live.namesrv) as admin:
+        (here,) = admin.clusters().broker_addr_table
+    source = {"retryForMs": "0", "brokers": f"{here},broker-x"}
+    with pytest.raises(BrokerAway, match="broker broker-x is away, which knows how far the group"):
+        prepare("movers", topic, "*", print, source, 60.0, namesrv=live.namesrv)
+    source["brokers"] = here
+    _, read = prepare("movers", topic, "*", print, source, 60.0, namesrv=live.namesrv)
+    assert here in read["startingOffsets"]
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ class BatchEngine:
         """Take the next messages of a queue, once there is room. Raises BatchNotHandled."""
         brokers = {known.broker_name for known in self._queues}
         if self._diverted is not None and queue.broker_name not in brokers:
-            await self._diverted.refresh(queue.broker_name)
+            await self._diverted.refresh(queue.broker_name, self._wait_most_s)
         assigned = self._queues.get(queue) or self._start_queue(queue, messages[0].queue_offset)
         assigned.has_unreadable |= has_unreadable
         await self._wait_until(lambda: self._has_room(assigned))

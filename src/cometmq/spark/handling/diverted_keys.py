@@ -11,15 +11,17 @@ One loop owns it; the threads of handlers only ask.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cometmq.client.consumer.pull_request import PullClient, PullRequest, TopicFilter
 from cometmq.client.handling.handler_call import NotHandled, call_key_function, is_async
 from cometmq.client.offsets.offset_store import OffsetStore
-from cometmq.errors import BrokerError
+from cometmq.errors import BrokerError, CometError
 from cometmq.model.message import Property
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import PullStatus
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PULL_COUNT = 32
+_PAUSE_S = 0.2
 _MARK = re.compile(r"(.+)/(\d+)/(\d+)")
 """The value of `DLQ_DIVERTED`: topic, queue id and offset where the message was read."""
 _FOLLOWS = "it follows a message of its key that failed"
@@ -75,11 +78,24 @@ class DivertedShardingKeys:
         self._first: dict[tuple[MessageQueue, Hashable], int] = {}
         self._sent: set[tuple[MessageQueue, int]] = set()
 
-    async def refresh(self, broker_name: str) -> None:
+    async def refresh(self, broker_name: str, retry_for_s: float) -> None:
         """Read what has come to the dead letters at a broker, and forget what was released.
 
-        Raises RemotingError or BrokerError.
+        Raises RemotingError or BrokerError once the broker has not answered for `retry_for_s`.
         """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + retry_for_s
+        while True:
+            try:
+                await self._read_letters(broker_name)
+            except CometError as error:
+                if not error.retriable or loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return
+
+    async def _read_letters(self, broker_name: str) -> None:
         queue = MessageQueue(dlq_topic_of(self._options.group), broker_name, 0)
         known = self._read[broker_name]
         released = await self._offsets.committed(queue) or 0
@@ -120,8 +136,9 @@ class DivertedShardingKeys:
             message, reason, times, facts, queue.broker_name
         ):
             return False
-        self._own.add(_Letter(queue, message.queue_offset, self._key_of(message)))
-        self._index()
+        letter = _Letter(queue, message.queue_offset, self._key_of(message))
+        self._own.add(letter)
+        _add(letter, self._first, self._sent)
         return True
 
     def guarded(self, handler: Handler) -> Handler:
@@ -173,13 +190,24 @@ class DivertedShardingKeys:
         return _Letter(queue, int(mark[3]), self._key_of(message))
 
     def _index(self) -> None:
-        letters = [*self._own, *(one for read in self._read.values() for one in read.values())]
+        """Make the index anew, beside the one that handlers' threads ask meanwhile."""
         first: dict[tuple[MessageQueue, Hashable], int] = {}
-        for queue, offset, key in letters:
-            if key is not None:
-                first[queue, key] = min(offset, first.get((queue, key), offset))
-        self._first = first
-        self._sent = {(letter.queue, letter.offset) for letter in letters}
+        sent: set[tuple[MessageQueue, int]] = set()
+        for letter in chain(self._own, *(read.values() for read in self._read.values())):
+            _add(letter, first, sent)
+        self._first, self._sent = first, sent
+
+
+def _add(
+    letter: _Letter,
+    first: dict[tuple[MessageQueue, Hashable], int],
+    sent: set[tuple[MessageQueue, int]],
+) -> None:
+    """Note the place of a letter, and the first one of its key."""
+    queue, offset, key = letter
+    sent.add((queue, offset))
+    if key is not None:
+        first[queue, key] = min(offset, first.get((queue, key), offset))
 
 
 def _has_come_back(message: MessageExt) -> bool:

@@ -23,6 +23,7 @@ from cometmq.spark.handling.record_messages import COLUMNS
 from cometmq.spark.handling.start_offsets import start_offsets
 from cometmq.spark.option_reader import OptionReader
 from cometmq.spark.pyspark_version import require_pyspark
+from cometmq.spark.source.source_options import RETRY_FOR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,6 @@ SOURCE_OPTIONS = (
 """The options of the source that a caller may give."""
 _SPLITTING = ("minPartitions", "maxRecordsPerPartition")
 _WITHOUT_PYTHON = ("continuous", "realTime")
-_RETRY_FOR_MS = 60_000
 
 
 def listen(
@@ -96,7 +96,7 @@ def listen(
     require_pyspark()
     _check_trigger(trigger or {})
     job, read = prepare(group, topic, expression, handler, source or {}, wait_most_s, **settings)
-    if job.is_in_order and spark.conf.get("spark.speculation", "false") == "true":
+    if job.is_in_order and spark.conf.get("spark.speculation", "false").lower() == "true":
         raise SettingsError(
             "spark.speculation=true runs a task twice at a time, and messages out of order: set it "
             "to false, or say order='none'"
@@ -123,7 +123,8 @@ def prepare(
     """What runs in the tasks, and the options of the read; raises what `listen` does."""
     client, options = consumer_settings(group, settings)
     given = _source_options(source, options)
-    security = security_of(OptionReader(given, SOURCE_OPTIONS))
+    texts = OptionReader(given, SOURCE_OPTIONS)
+    security = security_of(texts)
     job = handler_job(client, security, options, topic, handler, wait_most_s)
     read = {
         **given,
@@ -134,7 +135,11 @@ def prepare(
         "commitOffsets": "true",
         "columns": ",".join(COLUMNS),
         "startingOffsets": start_offsets(
-            secured(client, security), options, topic, _retry_for_s(given)
+            secured(client, security),
+            options,
+            topic,
+            retry_for_s=texts.whole("retryForMs", RETRY_FOR_MS, least=0) / 1000,
+            brokers=texts.names("brokers"),
         ),
     }
     return job, read
@@ -164,9 +169,3 @@ def _source_options(given: Mapping[str, str], options: ConsumerOptions) -> dict[
             f"{split[0]} splits queues, which have no order then: leave it out, or say order='none'"
         )
     return dict(given)
-
-
-def _retry_for_s(given: Mapping[str, str]) -> float:
-    texts = {name.lower(): text for name, text in given.items()}
-    text = texts.get("retryforms", "")
-    return int(text) / 1000 if text.isdecimal() else _RETRY_FOR_MS / 1000

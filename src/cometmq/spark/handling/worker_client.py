@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.client.failures.failed_message_sender import FailedMessageSender
-from cometmq.client.handling.handler_call import is_async
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.queue_selector import QueueSelector
@@ -53,7 +52,6 @@ class WorkerClient:
         self.job = job
         unpickled: tuple[Handler, ConsumerOptions] = cloudpickle.loads(job.pickled)
         self.handler, self.options = unpickled
-        self.is_async = is_async(self.handler)
         self.loop_thread = EventLoopThread.enter()
         self.loop_thread.call(self._start())
 

@@ -32,6 +32,8 @@ SLOTS_VARIABLE = "COMETMQ_SPARK_SLOTS"
 """Set by `spark_session`: how many tasks run at once. Planner and workers cannot ask Spark."""
 
 DEFAULT_GROUP = "cometmq_spark"
+RETRY_FOR_MS = 60_000
+"""The default of `retryForMs`."""
 
 OPTIONS = (
     "namesrv",
@@ -60,6 +62,13 @@ OPTIONS = (
     *SECURITY_OPTIONS,
 )
 """Every option of a read."""
+_OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "idleWaitMs",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +145,17 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
         fail_on_missing_topic=texts.flag("failOnMissingTopic", default=True),
         idle_wait_ms=texts.whole("idleWaitMs", 100, least=0),
         timeout_ms=texts.whole("timeoutMs", 10_000, least=1),
-        retry_for_ms=texts.whole("retryForMs", 60_000, least=0),
+        retry_for_ms=texts.whole("retryForMs", RETRY_FOR_MS, least=0),
     )
     _check_filter(parsed)
     _check_combinations(parsed, texts)
     return parsed
+
+
+def without_effect_in_batch(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The given options that only a stream heeds."""
+    texts = OptionReader(given, OPTIONS)
+    return tuple(name for name in _OF_STREAMS if texts.has(name))
 
 
 def default_slots() -> int:
