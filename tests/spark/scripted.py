@@ -94,6 +94,9 @@ class Script:
     stored_ms: dict[tuple[int, int], int] = field(default_factory=dict)
     pull_max: int = 32
     scan_max: int = 800
+    removed: dict[int, int] = field(default_factory=dict)
+    """Records below are gone, and the index of the queue doesn't show it yet, as with Apache's."""
+    damaged: set[tuple[int, int]] = field(default_factory=set)
     perm: int = 6
     break_after_pulls: int = 0
     pulls: int = 0
@@ -260,8 +263,9 @@ class ScriptedBroker:
             return self._pull(asked, queue_id)
         if asked.code == RequestCode.GET_EARLIEST_MSG_STORETIME:
             first = script.earliest_offsets.get(queue_id, 0)
+            gone = first < script.removed.get(queue_id, 0)
             stored = GetEarliestMsgStoretimeResponseHeader(
-                timestamp=script.stored_ms.get((queue_id, first), -1)
+                timestamp=-1 if gone else script.stored_ms.get((queue_id, first), -1)
             )
             return response(asked.opaque, 0, header=stored)
         if asked.code == RequestCode.UPDATE_CONSUMER_OFFSET:
@@ -324,7 +328,8 @@ class ScriptedBroker:
         script.expressions.add((header.expression_type, header.subscription))
         kept, low = script.queues.get(queue_id, []), script.earliest_offsets.get(queue_id, 0)
         at, wanted = header.queue_offset, set(split_expression(header.subscription))
-        code, body, after = ResponseCode.SUCCESS, [], at
+        removed = script.removed.get(queue_id, 0)
+        code, body, after, remark = ResponseCode.SUCCESS, [], at, ""
         if not low <= at <= len(kept):
             code, after = ResponseCode.PULL_OFFSET_MOVED, low if at < low else len(kept)
         elif at == len(kept):
@@ -333,7 +338,10 @@ class ScriptedBroker:
             most = min(header.max_msg_nums, script.pull_max)
             while after < min(len(kept), at + script.scan_max) and len(body) < most:
                 if not wanted or script.tags[queue_id, after] in wanted:
-                    body.append(kept[after])
+                    if after < removed or (queue_id, after) in script.damaged:
+                        remark = "MESSAGE_WAS_REMOVING"
+                    else:
+                        body.append(kept[after])
                 after += 1
             code = code if body else ResponseCode.PULL_RETRY_IMMEDIATELY
         fields = PullMessageResponseHeader(
@@ -342,7 +350,9 @@ class ScriptedBroker:
             min_offset=low,
             max_offset=len(kept),
         )
-        return response(asked.opaque, code, header=fields, body=b"".join(body))
+        return response(
+            asked.opaque, code, header=fields, body=b"".join(body), remark="" if body else remark
+        )
 
 
 def forget_clients() -> None:

@@ -47,6 +47,7 @@ def test_addresses_come_from_the_environment_when_not_given(
         ("zzz", "known are sendWindow, onError"),
         ("kafka.bootstrap.servers", "that is Kafka's word, write namesrv"),
         ("kafka.acks", "it sets Kafka's client, and has no meaning here"),
+        ("includeHeaders", "that is Kafka's word, and has no meaning here: leave it out"),
     ],
 )
 def test_an_unknown_option_is_an_error_that_helps(key: str, hint: str) -> None:

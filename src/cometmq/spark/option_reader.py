@@ -34,7 +34,7 @@ KAFKA_WORDS: dict[str, str] = {
     "fetchoffset.retryintervalms": "retryForMs",
     "kafkaconsumer.polltimeoutms": "timeoutMs",
 }
-"""Options of Spark's Kafka source, in lower case, and what to write here instead."""
+"""Options of Spark's Kafka source, in lower case, and what to write here instead: ours first."""
 
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d|)")
 _UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -117,7 +117,10 @@ class OptionReader:
 
 def _hint(key: str, names: Mapping[str, str]) -> str:
     if key in KAFKA_WORDS:
-        return f"that is Kafka's word, write {KAFKA_WORDS[key]}"
+        ours = KAFKA_WORDS[key]
+        has_ours = re.split(r"\W", ours)[0].lower() in names
+        instead = f"write {ours}" if has_ours else "and has no meaning here: leave it out"
+        return f"that is Kafka's word, {instead}"
     if key.startswith("kafka."):
         return "it sets Kafka's client, and has no meaning here: leave it out"
     near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)

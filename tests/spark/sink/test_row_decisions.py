@@ -148,6 +148,10 @@ def test_an_origin_beside_the_queue_that_a_row_asks_for() -> None:
         ),
         ({"properties": pa.array([None, [("a", "x" * 32_760)]], PAIRS)}, "the limit is 32639"),
         ({"topic": ["T", "no topic"]}, "no topic"),
+        (
+            {"queue_id": [1, None], "broker": ["b", "b"]},
+            "the column broker says b, and queue_id is null",
+        ),
         ({"topic": ["T", None]}, "the topic None is no text"),
         ({"topic": ["T", "SCHEDULE_TOPIC_XXXX"]}, "nothing may be sent to it"),
     ],

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from cometmq.errors import BrokerAway, DataLoss
+from cometmq.errors import BrokerAway, DataLoss, RouteNotFound
 from cometmq.spark.source.batch_reader import BatchReader
 from cometmq.spark.source.planned_offsets import PlannedOffsets, encode
 from cometmq.spark.source.topic_selection import queue_of
@@ -78,9 +78,13 @@ def test_a_broker_that_is_away_is_missed_when_it_is_named() -> None:
         assert left == {"T@broker-a/0": (0, 10)}
 
 
-def test_a_broker_that_is_named_need_not_have_the_topic() -> None:
+def test_a_broker_that_is_named_need_not_have_the_topic_but_one_must() -> None:
     with two_brokers("U") as (first, _):
         assert planned(first, brokers="broker-b") == {"T@broker-a/0": (0, 10)}
+        for given in ({"topic": "Typo"}, {"subscribe": "T,Typo"}):
+            with pytest.raises(RouteNotFound, match="topic Typo does not exist"):
+                planned(first, brokers="broker-b", **given)
+        assert planned(first, brokers="broker-b", topic="Typo", failOnMissingTopic="false") == {}
 
 
 def test_offsets_in_json_remember_a_broker_that_is_away() -> None:

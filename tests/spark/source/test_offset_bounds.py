@@ -105,6 +105,8 @@ def test_a_start_in_the_future_is_refused_or_means_the_end() -> None:
         ({"startingOffsets": '{"U": {"b:0": 1}}'}, "but what is read is topic T"),
         ({"startingOffsets": '{"b:0": 1}', "subscribe": "T,U"}, "stands under no topic"),
         ({"startingOffsets": '{"version": 3}'}, "written by another release"),
+        ({"startingOffsets": '{"version": 2}'}, "offsets of version 2 need topics"),
+        ({"startingTimestamp": "1700000000000000000"}, "(milliseconds since 1970?) lies in the"),
         ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "exclude each other"),
         ({"startingTimestamp": "6", "endingTimestamp": "5"}, "lies after its end"),
         ({"startingOffsets": "latest", "endingOffsets": "earliest"}, "lies after its end"),

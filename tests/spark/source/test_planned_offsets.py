@@ -43,9 +43,12 @@ def test_the_first_version_is_read_by_a_query_over_one_topic() -> None:
         decode(old, "")
 
 
-def test_a_later_version_is_refused() -> None:
+def test_a_later_version_is_refused_and_so_is_half_of_one() -> None:
     with pytest.raises(ValueError, match="version 3, written by another release"):
         decode({"version": 3, "topics": {}}, "T")
+    for half in ({"version": 2}, {"version": 2, "topics": {}, "lastStoreTime": None}):
+        with pytest.raises(ValueError, match="need topics, and a number as lastStoreTime"):
+            decode(half, "T")
 
 
 def test_a_log_entry_of_ten_thousand_queues_takes_twenty_bytes_a_queue() -> None:

@@ -104,6 +104,40 @@ def test_messages_deleted_by_the_broker_are_an_error_or_are_skipped_on_request(
     assert "from 10 up to 40" in caplog.text
 
 
+@pytest.mark.parametrize("tags", ["*", "even"])
+def test_messages_that_the_broker_passes_over_once_it_has_deleted_them_are_an_error(
+    tags: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script(removed={0: 40}, scan_max=10).fill(0, 100)
+    whole = OffsetRange(queue(0), 10, 100)
+    with ScriptedBroker(script) as scripted:
+        said = error_of(lambda: offsets_of(scripted.options(tags=tags), whole))
+        assert "queue T@broker-a/0 no longer holds the messages from 10 up to 20" in said
+        with caplog.at_level(logging.WARNING, "cometmq.spark"):
+            found = offsets_of(scripted.options(tags=tags, failOnDataLoss="false"), whole)
+    assert found == [(0, at) for at in range(40, 100) if tags == "*" or at % 2 == 0]
+    assert "from 30 up to 40" in caplog.text
+
+
+def test_messages_that_the_broker_passes_over_in_an_answer_with_others_are_an_error() -> None:
+    script = Script(removed={0: 40}).fill(0, 100)
+    with ScriptedBroker(script) as scripted:
+        said = error_of(lambda: offsets_of(scripted.options(), OffsetRange(queue(0), 10, 100)))
+    assert "queue T@broker-a/0 no longer holds the messages from 10 up to 40" in said
+
+
+def test_messages_that_the_broker_cannot_read_are_left_out_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    damaged = {(0, 0), (0, 20), (0, 21)}
+    script = Script(damaged=damaged, pull_max=10, scan_max=10).fill(0, 60)
+    with ScriptedBroker(script) as scripted, caplog.at_level(logging.WARNING, "cometmq.spark"):
+        found = offsets_of(scripted.options(), OffsetRange(queue(0), 0, 60))
+    assert found == [(0, at) for at in range(60) if (0, at) not in damaged]
+    assert "queue T@broker-a/0 has no readable message from 0 up to 1" in caplog.text
+    assert "has no readable message from 20 up to 22" in caplog.text
+
+
 def test_a_queue_that_ends_too_early_is_waited_for_then_an_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -170,6 +204,16 @@ def test_a_name_server_that_is_away_is_a_one_sentence_error_and_the_next_one_is_
         away = scripted.options(namesrv="127.0.0.1:1", retryForMs="0")
         with pytest.raises(ConnectFailed, match=r"no connection to 127\.0\.0\.1:1"):
             cluster_client_of(away).positions()
+
+
+def test_a_name_server_that_did_not_answer_is_not_asked_first_again() -> None:
+    deaf = Script(breaks=True)
+    with ScriptedBroker(deaf) as away, ScriptedBroker(Script().fill(0, 3)) as scripted:
+        options = scripted.options(namesrv=f"{away.addr};{scripted.addr}")
+        for _ in range(3):
+            assert cluster_client_of(options).positions()[queue(0)].max_offset == 3
+            cluster_client_of(options).reset()
+        assert len(deaf.codes) == 1
 
 
 def test_a_topic_of_thousands_of_queues_is_asked_for_its_ends() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from cometmq.errors import BrokerAway, DataLoss, QueueShrank, SettingsError
+from cometmq.spark.source import stream_reader
 from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
 from spark.scripted import BORN_MS, Script, ScriptedBroker, error_of, forget_clients
 from spark.source.scripted_readers import queues, reader_of, remake, two_brokers
@@ -72,6 +73,20 @@ def test_without_fail_on_data_loss_a_broker_that_is_away_is_reported_once_and_re
         second.script.registered = True
         reader._cluster().reset()
         assert queues(reader.latestOffset(end)) == {"broker-a:0": 10, "broker-b:0": 10}
+
+
+def test_a_broker_that_is_away_is_not_taken_for_one_that_has_lost_its_queues(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with two_brokers() as (first, second):
+        reader = reader_of(first, failOnDataLoss="false")
+        end = reader.latestOffset(reader.initialOffset())
+        assert queues(end) == {"broker-a:0": 10, "broker-b:0": 10}
+        second.go_away()
+        with caplog.at_level(logging.WARNING, "cometmq.spark"):
+            assert reader.latestOffset(end) == end
+        assert caplog.text.count("broker-b is away") == 1
+        assert "no longer there" not in caplog.text
 
 
 def test_a_topic_that_its_broker_no_longer_has_is_an_error() -> None:
@@ -264,6 +279,21 @@ def test_a_batch_waits_for_enough_messages_but_not_for_ever_and_never_in_a_bound
         script.fill(0, 1)
         reader.prepareForTriggerAvailableNow()
         assert queues(reader.latestOffset(first)) == {"broker-a:0": 32}
+
+
+def test_a_batch_that_waits_for_enough_messages_does_not_ask_brokers_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script().fill(0, 10)
+    with ScriptedBroker(script) as scripted:
+        reader = reader_of(scripted, minOffsetsPerTrigger="20", idleWaitMs="150")
+        first = reader.latestOffset(reader.initialOffset())
+        script.fill(0, 5)
+        pauses: list[float] = []
+        monkeypatch.setattr(stream_reader.time, "sleep", pauses.append)
+        for _ in range(3):
+            assert reader.latestOffset(first) == first
+        assert pauses == [0.15] * 3
 
 
 def test_offsets_are_committed_once_their_batch_is_complete() -> None:

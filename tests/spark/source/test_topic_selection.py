@@ -52,6 +52,7 @@ def test_a_key_names_broker_and_queue_whatever_the_broker_is_called() -> None:
     [
         ({}, "needs the option topic"),
         ({"subscribe": " "}, "needs the option topic"),
+        ({"subscribe": " , "}, "the option subscribe is ',', which names no topic"),
         ({"topic": "T", "subscribe": "T"}, "topic and subscribe exclude each other"),
         ({"subscribePattern": "("}, "is no regular expression"),
         ({"assign": "[]"}, "no JSON object of lists"),

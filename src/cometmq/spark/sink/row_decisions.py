@@ -57,13 +57,13 @@ class RowChunk:
 
 
 class RowDecisions:
-    """Decides for the rows of one task; `place` is `query/batch/partition`."""
+    """Decides for the rows of one task; `task` is `query/batch/partition`."""
 
-    def __init__(self, columns: RowColumns, topic: str, place: str, rows_max: int) -> None:
+    def __init__(self, columns: RowColumns, topic: str, task: str, rows_max: int) -> None:
         self._columns, self._topic = columns, topic
         self._rows_max = rows_max
         self._rows = 0
-        self._start = f"WAIT\x01true\x02{WRITE}\x01{place}/".encode()
+        self._start = f"WAIT\x01true\x02{WRITE}\x01{task}/".encode()
         names = columns.names
         self._content = tuple(name for name in _CONTENT if name in names)
         self._has_origins = columns.is_read or "origin" in names
@@ -102,6 +102,9 @@ class RowDecisions:
             problem = _problem(topics[at], bodies[at], at, given, pairs)
             if problem:
                 chunk.refused[at] = problem
+        for at, (broker, number) in enumerate(chunk.queues or ()):
+            if number is None and broker is not None:
+                chunk.refused[at] = f"the column broker says {broker}, and queue_id is null"
         chunk.properties = self._properties(chunk, given, pairs, self._origins(batch))
         if max(map(len, chunk.properties)) > _PROPERTIES_MAX:
             _refuse_long_properties(chunk)

@@ -109,8 +109,8 @@ def send_rows(
     """
     in_order = bool({"sharding_key", "queue_id"} & columns.names)
     rows_max = max(1, options.max_in_flight // _WINDOW_CHUNKS)
-    place = f"{written.query}/{written.batch}/{partition}"
-    decisions = RowDecisions(columns, options.topic, place, rows_max)
+    task = f"{written.query}/{written.batch}/{partition}"
+    decisions = RowDecisions(columns, options.topic, task, rows_max)
     under_way = 1 if in_order else max(1, min(_WINDOW_CHUNKS, options.max_in_flight) - 1)
     rejected, rows = RejectedRows(options.rejected_path, written, partition), 0
     try:

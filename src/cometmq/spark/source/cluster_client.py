@@ -28,7 +28,7 @@ from cometmq.wire.headers.offset import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
     from cometmq.model.queue import MessageQueue
     from cometmq.net.blocking_channel import BlockingChannel
@@ -55,6 +55,11 @@ class ClusterClient:
         self._committed_at: set[tuple[str, str]] = set()
         self.arrivals = ArrivalWatch(options, self._address)
         """Waits for messages without asking again and again."""
+
+    @property
+    def left_out(self) -> Set[str]:
+        """Brokers that are away, and that are gone on without."""
+        return self._positions.left_out
 
     def retry_deadline(self) -> RetryDeadline:
         """A new deadline with the limit of the option `retryForMs`."""
@@ -205,6 +210,8 @@ def cluster_client_of(options: SourceOptions) -> ClusterClient:
     if _owner != os.getpid():
         _clients.clear()
         _owner = os.getpid()
-    while len(_clients) >= _CLIENTS_MAX and options not in _clients:
-        _clients.pop(next(iter(_clients))).reset()
-    return _clients.setdefault(options, ClusterClient(options))
+    if options not in _clients:
+        while len(_clients) >= _CLIENTS_MAX:
+            _clients.pop(next(iter(_clients))).reset()
+        _clients[options] = ClusterClient(options)
+    return _clients[options]

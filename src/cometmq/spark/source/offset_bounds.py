@@ -162,4 +162,8 @@ def _numbers(name: str, text: str, selection: TopicSelection, *, least: int) -> 
 
 
 def _iso(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+    """The time in ISO 8601; what no calendar has is in no milliseconds."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} (milliseconds since 1970?)"

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from cometmq.spark.source.planned_offsets import QueueOffsets
 
 
+BEGIN_ANEW = "begin anew (a stream with a new checkpoint, a table in another directory)"
+"""What to do about a topic that is not the one that was read; part of errors."""
+
+
 class OffsetRange(NamedTuple):
     """Messages `begin <= queue_offset < end` of one queue."""
 
@@ -50,8 +54,8 @@ def shrunk_queues(
             has = f"ends at {end}" if queue in positions else "is no longer there"
             found[queue] = (
                 f"queue {queue} {has}, but was read up to {offset}: "
-                "the topic was recreated or its broker lost messages; start with a new checkpoint, "
-                "or set failOnDataLoss=false to wait there until the queue has grown again"
+                f"the topic was recreated or its broker lost messages; {BEGIN_ANEW}, or set "
+                "failOnDataLoss=false to wait there until the queue has grown again"
             )
     return found
 

@@ -63,5 +63,7 @@ def decode(value: Any, only_topic: str) -> PlannedOffsets:
             f"the offsets are of version {value['version']}, written by another release: "
             f"this one knows versions 1 and {VERSION}"
         )
-    queues = dict(numbers_by_queue(value.get("topics", {}), ""))
-    return PlannedOffsets(queues, int(value.get("lastStoreTime", 0)))
+    last_store_ms = value.get("lastStoreTime", 0)
+    if type(last_store_ms) is not int or "topics" not in value:
+        raise ValueError("offsets of version 2 need topics, and a number as lastStoreTime")
+    return PlannedOffsets(dict(numbers_by_queue(value["topics"], "")), last_store_ms)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from cometmq.errors import (
@@ -29,7 +30,12 @@ from cometmq.errors import (
 )
 from cometmq.spark.source.arrow_batches import BatchBuilder, PulledRecords
 from cometmq.spark.source.cluster_client import cluster_client_of
+from cometmq.spark.source.offset_planning import BEGIN_ANEW
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+)
 from cometmq.wire.headers.pull import (
     SUBSCRIPTION,
     PullMessageRequestHeader,
@@ -56,6 +62,10 @@ _PULL_SIZE_MAX = 1024
 _COUNT_LIMIT = 32
 """An answer with more messages was cut by its bytes, so the next ones vary: leave some room."""
 _FULL_BEFORE_GROWTH = 16
+_REMOVED = "MESSAGE_WAS_REMOVING"
+"""The remark of an answer that passes over messages because they are gone."""
+_OFFSET_AT, _offset_of = 20, Struct(">q").unpack_from
+"""Where a stored record has its queue offset."""
 
 _log = logging.getLogger("cometmq.spark")
 
@@ -156,6 +166,7 @@ class _Pulls:
     def __init__(self, channel: BlockingChannel, options: SourceOptions, one: OffsetRange) -> None:
         self._channel = channel
         self._options = options
+        self._filter = options.filter_of(one.queue.topic)
         self._range = one
         self._next = one.begin
         self._windows: deque[_Window] = deque()
@@ -210,7 +221,7 @@ class _Pulls:
             window.opaque = opaque
 
     def _header(self, at: int, end: int) -> PullMessageRequestHeader:
-        tags, sql = self._options.filter_of(self._range.queue.topic)
+        tags, sql = self._filter
         return PullMessageRequestHeader(
             consumer_group=self._options.group,
             topic=self._range.queue.topic,
@@ -245,17 +256,51 @@ class _Pulls:
         if code not in _UNDERSTOOD:
             raise BrokerError(code, answer.remark, self._channel.addr)
         header = PullMessageResponseHeader.decode(answer.ext)
-        if code == ResponseCode.SUCCESS and header.next_begin_offset > window.at:
+        if code in _PASSES and header.next_begin_offset > window.at:
+            self._check_passed(window.at, answer, header)
             return answer.body, header.next_begin_offset
-        if code == ResponseCode.PULL_RETRY_IMMEDIATELY and header.next_begin_offset > window.at:
-            return b"", header.next_begin_offset
         if header.max_offset <= window.at:
             raise QueueShrank(
                 f"{self._queue()} ends at {header.max_offset}, but messages up to "
                 f"{self._range.end} were planned: its broker lost messages or the topic was "
-                "recreated; start with a new checkpoint, or set failOnDataLoss=false to skip them"
+                f"recreated; {BEGIN_ANEW}, or set failOnDataLoss=false to skip them"
             )
         return b"", self._skip(window.at, max(header.min_offset, header.next_begin_offset))
+
+    def _check_passed(self, at: int, answer: Command, header: PullMessageResponseHeader) -> None:
+        """Look why an answer begins behind its offset, where no filter can be the cause.
+
+        A broker passes over what retention has deleted until its index shows that, which takes
+        Apache's ten seconds; and over what it cannot read.
+        """
+        has_filter = self._filter != ("*", "")
+        if has_filter and (answer.body or answer.remark != _REMOVED):
+            return
+        after = header.next_begin_offset
+        if answer.body:  # which may be too short for a record: whoever decodes it says so
+            is_whole = len(answer.body) >= _OFFSET_AT + 8
+            (first,) = _offset_of(answer.body, _OFFSET_AT) if is_whole else (at,)
+            after = min(first, after)
+        if after <= at:
+            return
+        if header.min_offset > at or self._has_lost_its_first_message():
+            self._skip(at, after)
+            return
+        _log.warning(
+            "%s has no readable message from %d up to %d: the log of its broker says why",
+            self._queue(),
+            at,
+            after,
+        )
+
+    def _has_lost_its_first_message(self) -> bool:
+        """Whether the broker cannot say when the first message of the queue was stored."""
+        queue = self._range.queue
+        asked = GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+        answer = self._channel.call(RequestCode.GET_EARLIEST_MSG_STORETIME, asked)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, self._channel.addr)
+        return GetEarliestMsgStoretimeResponseHeader.decode(answer.ext).timestamp < 0
 
     def _skip(self, at: int, after: int) -> int:
         """Skip a gap if that is allowed; return the offset after it."""
@@ -279,11 +324,12 @@ class _Pulls:
         return f"queue {self._range.queue}"
 
 
+_PASSES = frozenset({ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY})
+"""Answers that take the reader on, with or without messages."""
 _UNDERSTOOD = frozenset(
     {
-        ResponseCode.SUCCESS,
+        *_PASSES,
         ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )

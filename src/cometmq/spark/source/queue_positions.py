@@ -23,13 +23,14 @@ from cometmq.errors import (
 )
 from cometmq.model.admin_stats import TopicOffset
 from cometmq.rules import route_queues
+from cometmq.spark.source.offset_planning import BEGIN_ANEW
 from cometmq.wire.bodies.admin import decode_topic_stats
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.admin import GetTopicStatsInfoRequestHeader
 from cometmq.wire.headers.offset import GetMaxOffsetRequestHeader, OffsetResponseHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
     from cometmq.model.queue import MessageQueue
     from cometmq.spark.source.source_options import SourceOptions
@@ -62,8 +63,6 @@ class QueuePositions:
         addresses = dict(routes.addresses)
         if unrouted:
             addresses = self._registered(addresses, unrouted)
-        elif self._options.fail_on_missing_topic:
-            self._require(routes.missing)
         found: Positions = {}
         for broker in sorted(addresses.keys() & (routed.keys() | unrouted.keys())):
             some, others = routed.get(broker, []), unrouted.get(broker, [])
@@ -76,7 +75,15 @@ class QueuePositions:
                     raise self._away([broker], [*some, *others], str(error)) from error
             else:
                 self._left_out.discard(broker)
+        if self._options.fail_on_missing_topic:
+            wanted = self._options.selection.queues.union(known, found)
+            self._require(routes.missing, {queue.topic for queue in wanted})
         return dict(sorted(found.items()))
+
+    @property
+    def left_out(self) -> Set[str]:
+        """Brokers that are away, and that are gone on without."""
+        return self._left_out
 
     def leave_out(self, error: BrokerAway) -> None:
         """Go on without the brokers that are away until they are back, and say so once."""
@@ -92,10 +99,13 @@ class QueuePositions:
             answers += [channel.wait(opaque) for opaque in opaques]
         return answers
 
-    def _require(self, missing: Sequence[str]) -> None:
-        """Raise RouteNotFound for a topic without route, unless a send-back will make it."""
+    def _require(self, missing: Sequence[str], known: Collection[str]) -> None:
+        """Raise RouteNotFound for a topic without route and without known queues.
+
+        Not for the retry topic, which comes with the first message sent back.
+        """
         for topic in missing:
-            if topic != self._options.retry_topic:
+            if topic not in known and topic != self._options.retry_topic:
                 raise RouteNotFound(
                     f"topic {topic} does not exist: no name server of "
                     f"{';'.join(self._options.namesrv)} has a route for it"
@@ -149,8 +159,8 @@ class QueuePositions:
         gone = [queue for queue in (*routed, *others) if queue.topic not in there]
         if gone and self._options.fail_on_data_loss:
             raise QueueShrank(
-                f"broker {broker} no longer has {_listed(gone)}: the topic was deleted; start with "
-                "a new checkpoint, or set failOnDataLoss=false to go on without it"
+                f"broker {broker} no longer has {_listed(gone)}: the topic was deleted; "
+                f"{BEGIN_ANEW}, or set failOnDataLoss=false to go on without it"
             )
         found |= {queue: stats[queue] for queue in others if queue in stats}
         return found | self._beyond_the_topic(addr, set(others) - found.keys() - set(gone))

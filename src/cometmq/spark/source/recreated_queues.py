@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cometmq.errors import DataLoss
-from cometmq.spark.source.offset_planning import plan_ranges
+from cometmq.spark.source.offset_planning import BEGIN_ANEW, plan_ranges
 
 if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
@@ -91,5 +91,5 @@ def _sentence(queue: MessageQueue, offset: int, limit_ms: int) -> str:
     return (
         f"queue {queue} is not the one that was read: what lay before offset {offset} was stored "
         f"until {at}, and all that it holds now is newer, so the topic was deleted and made anew; "
-        "start with a new checkpoint, or set failOnDataLoss=false to read it from its first message"
+        f"{BEGIN_ANEW}, or set failOnDataLoss=false to read it from its first message"
     )

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from cometmq.spark.source.source_options import SourceOptions
 
 _POLL_MIN_S, _POLL_MAX_S = 0.02, 0.05
+_WAIT_FOR_MORE_S = 0.2
+"""Spark asks again at once, and each time the brokers are asked."""
 _TRUSTED_S = 5.0
 """An idle query asks for all positions after this time, though no message came: for queues that
 are new, gone or made anew."""
@@ -100,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         ends = {queue: position.max_offset for queue, position in positions.items()}
         self._latest = PlannedOffsets(ends, newest_store_ms(positions))
         if self._waits_for_more(at, positions):
+            time.sleep(min(self._options.idle_wait_ms / 1000, _WAIT_FOR_MORE_S))
             return planned_offsets.encode(at)
         limits, sizes = BatchLimits(), None
         if not isinstance(limit, ReadAllAvailable):
@@ -220,8 +223,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         With failOnDataLoss=false that is reported once. A queue that was made anew is left out of
         the result, so that it is planned as any new one: from its first message on.
         """
-        anew = recreated_queues(self._cluster(), at, positions)
-        lost = shrunk_queues(at.queues, positions) | anew
+        cluster = self._cluster()
+        anew = recreated_queues(cluster, at, positions)
+        asked = {
+            queue: offset
+            for queue, offset in at.queues.items()
+            if queue.broker_name not in cluster.left_out
+        }
+        lost = shrunk_queues(asked, positions) | anew
         if self._options.fail_on_data_loss:
             if anew:
                 raise DataLoss(next(iter(anew.values())))

@@ -49,6 +49,8 @@ class TopicRoutes:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._name_servers = list(options.namesrv)
+        """One that did not answer is the last to be asked again."""
         self._channels: dict[str, BlockingChannel] = {}
         self._routes = FetchedRoutes()
         self._route_at = -_ROUTE_FOR_S
@@ -86,13 +88,14 @@ class TopicRoutes:
         routes = FetchedRoutes(missing=wanted)
         failure: CometError | None = None
         answered = False
-        for addr in self._options.namesrv:
+        for addr in tuple(self._name_servers):
             if routes.missing:
                 try:
                     self._add_routes_of(addr, routes)
                     answered = True
                 except RemotingError as error:
                     failure = error
+                    self._ask_last(addr)
                 routes.missing = [topic for topic in wanted if topic not in routes.queues]
         if failure is not None and not answered:
             raise failure
@@ -144,13 +147,19 @@ class TopicRoutes:
     def _ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
         """Ask one name server after the other; raise the error of the last one."""
         failure: CometError = RouteNotFound("no name server is configured")
-        for addr in self._options.namesrv:
+        for addr in tuple(self._name_servers):
             try:
                 answer = self.channel_to(addr).call(code, header)
             except RemotingError as error:
                 failure = error
+                self._ask_last(addr)
                 continue
             if answer.code == ResponseCode.SUCCESS:
                 return answer
             failure = BrokerError(answer.code, answer.remark, addr)
         raise failure
+
+    def _ask_last(self, addr: str) -> None:
+        """Have the other name servers asked first, lest each question wait for this one."""
+        self._name_servers.remove(addr)
+        self._name_servers.append(addr)

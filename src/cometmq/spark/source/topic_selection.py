@@ -83,7 +83,12 @@ def parse(texts: OptionReader) -> TopicSelection:
     if given == "topic":
         return TopicSelection(topics=(texts.text(given),))
     if given == "subscribe":
-        return TopicSelection(topics=tuple(dict.fromkeys(texts.names(given))))
+        names = tuple(dict.fromkeys(texts.names(given)))
+        if not names:
+            raise SettingsError(
+                f"the option subscribe is {texts.text(given)!r}, which names no topic"
+            )
+        return TopicSelection(topics=names)
     if given == "assign":
         return TopicSelection(queues=_assigned(texts.text(given)))
     pattern = texts.text(given)
