@@ -1,4 +1,4 @@
-"""The choice of the reader, and what the source says about options that it does not heed."""
+"""The choice of the reader, and what the source says about options that have no effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WHERE = {"namesrv": "127.0.0.1:1", "topic": "T"}
 
 
-def test_options_that_only_a_stream_heeds_are_named_by_a_batch_read(
+def test_options_that_only_a_stream_obeys_are_named_by_a_batch_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     options = {**WHERE, "maxOffsetsPerTrigger": "100", "idleWaitMs": "5"}

@@ -153,7 +153,7 @@ def parse(given: Mapping[str, str]) -> SourceOptions:
 
 
 def without_effect_in_batch(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The given options that only a stream heeds."""
+    """The given options that only a stream obeys."""
     texts = OptionReader(given, OPTIONS)
     return tuple(name for name in _OF_STREAMS if texts.has(name))
 
