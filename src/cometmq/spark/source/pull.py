@@ -120,10 +120,7 @@ def _report_deleted(rest: OffsetRange, options: SourceOptions) -> None:
         f"{rest.begin} up to {rest.end} were planned: the topic was deleted"
     )
     if options.fail_on_data_loss:
-        raise DataLoss(
-            f"{sentence}; start with a new checkpoint, or set failOnDataLoss=false to go on "
-            "without it"
-        )
+        raise DataLoss(f"{sentence}; {BEGIN_ANEW}, or set failOnDataLoss=false to go on without it")
     _log.warning("%s; failOnDataLoss=false, they are left out", sentence)
 
 
