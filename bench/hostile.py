@@ -284,6 +284,18 @@ def many_sends(broker: int, _namesrv: int, until: float) -> None:
                 link.recv(1 << 18)
 
 
+def bursts(broker: int, _namesrv: int, until: float) -> None:
+    """400 connections that bring 200 messages each at one moment, and again once all have come."""
+    frame = request(RequestCode.SEND_MESSAGE_V2, 1, send_header(TOPIC), b"x").encode()
+    links = [dial(broker) for _ in range(400)]
+    while time.monotonic() < until:
+        for link in links:
+            link.sendall(frame * 200)
+        for link in links:
+            for _ in range(200):
+                read(link, int.from_bytes(read(link, 4), "big"))
+
+
 def new_connections(broker: int, _namesrv: int, until: float) -> None:
     """Connections that are made, ask one thing and are closed, 500 at a time."""
     ask_once = request(RequestCode.GET_MAX_OFFSET, 1, None).encode()
@@ -343,6 +355,7 @@ _ALL = (
         different_keys,
         long_keys,
         many_sends,
+        bursts,
         new_connections,
         large_answers,
         large_bodies,

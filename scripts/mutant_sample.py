@@ -1,9 +1,10 @@
 # ruff: noqa: INP001
 """Mutants of a part of the code drawn at random, each tried alone (used by mutants.py).
 
-Each mutant that is drawn is written into a copy of the sources, and the tests of its part run there
-in a process of their own, the quick ones first, until one fails. Nothing else in the copy is
-changed, so tests run at their usual speed, and the programs that they start run the change, too.
+Each mutant that is drawn is written into a copy of the sources, and tests run there in a process of
+their own until one fails: first those that mirror its file or folder, then all of its part, the
+quick ones first. Nothing else in the copy is changed, so tests run at their usual speed, and the
+programs that they start run the change, too.
 
 A machine that has other work must not make a mutant look killed, so no test is stopped by the
 clock: a run ends when it has used five times the processor time that the code as it is needs, or
@@ -139,7 +140,7 @@ class SampleRun:
     def _run_clean(self) -> None:
         """Run the tests on the code as it is: they must pass; note how long each takes."""
         before = os.times()
-        ended = self._pytest("--durations=0", "--durations-min=0.0005", "-vv")
+        ended = self._pytest(*self._tests, "--durations=0", "--durations-min=0.0005", "-vv")
         after = os.times()
         if ended.returncode:
             sys.exit(f"the tests fail without a mutant:\n{ended.stdout[-3000:]}")
@@ -154,28 +155,43 @@ class SampleRun:
     def _try(self, mutant: SampledMutant) -> tuple[str, str]:
         path = self._place / mutant.source
         original = path.read_text()
-        path.write_text(mutant.code)
+        self._write(path, mutant.code)
         try:
-            ended = self._pytest("-x")
+            near = self._mirrors(mutant.source)
+            ended = self._pytest("-x", *near) if near else None
+            if ended is None or ended.returncode in (0, 5):  # 5: none is there
+                ended = self._pytest("-x", *self._tests)
         finally:
-            path.write_text(original)
+            self._write(path, original)
         by = next((line for line in ended.stdout.splitlines() if line.startswith("FAILED")), "")
         if ended.returncode < 0:
             return "hung", by
         return ("killed", by) if ended.returncode else ("survived", "")
+
+    def _write(self, path: Path, code: str) -> None:
+        """Write a source; what Python keeps of it goes by whole seconds, so that is deleted."""
+        path.write_text(code)
+        for kept in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+            kept.unlink()
+
+    def _mirrors(self, source: str) -> list[str]:
+        """The tests beside the file's own, or its own, where they are not all of the part."""
+        path = Path("tests") / Path(source).relative_to("src/cometmq")
+        own = path.with_name(f"test_{path.name}")
+        found = path.parent if str(path.parent) not in self._tests else own
+        return [str(found)] if (self._place / found).exists() else []
 
     def _pytest(self, *more: str) -> subprocess.CompletedProcess[str]:
         """Run the tests; a negative exit code: they did not end."""
         command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--timeout", "0"]
         command += ["--hypothesis-profile=mutants", "-p", "no:cacheprovider", "-m", SELECTION]
         environment = os.environ | {"PYTHONPATH": str(self._place / "src")}
-        environment |= {"PYTHONDONTWRITEBYTECODE": "1"}  # two changes of one second look the same
         environment.pop("COMETMQ_WRITE", None)
         limit = self._cpu_limit_s
         output = self._place / "output"
         with output.open("wb") as file:
             started = subprocess.Popen(
-                [*command, *more, *self._tests],
+                [*command, *more],
                 cwd=self._place,
                 env=environment,
                 stdout=file,
