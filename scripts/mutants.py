@@ -1,17 +1,17 @@
 # ruff: noqa: INP001
 """Change one thing in the code at a time and see whether a test notices (mutmut).
 
-    python scripts/mutants.py ROOM [PATTERN]... [--sample N --seed S]
+    python scripts/mutants.py PART [PATTERN]... [--sample N --seed S]
 
-A room is a part of the code with the tests that judge it (ROOMS). A pattern such as
+A part is some of the code with the tests that judge it (PARTS). A pattern such as
 `*/process_queue.py` restricts it to some files, and `--sample` to that many mutants of them, drawn
 at random: the first N of an order that the seed (0 where none is given) determines. What no test
-noticed is kept with its change in tests/mutants/ROOM.json, where a reason can be given why that is
+noticed is kept with its change in tests/mutants/PART.json, where a reason can be given why that is
 right; a reason stays with its change from run to run. The words of messages are not counted.
-Files that were not part of the run keep their figures. The mutants of a run stay in .mutants/ROOM,
+Files that were not part of the run keep their figures. The mutants of a run stay in .mutants/PART,
 so a second run starts where the first one was stopped, and tries again what survived. Of all
 mutants, mutmut runs the tests that call the function; programs that a test starts run the code as
-it is then. Of a sample, one process runs all tests of the room (mutant_sample.py): for a large room
+it is then. Of a sample, one process runs all tests of the part (mutant_sample.py): for a large part
 that is much less work. The tests marked `powercut` do not run: they take longest, and the other
 power cuts are like them.
 """
@@ -41,7 +41,7 @@ from oracle_runs import commit_under_test  # noqa: E402
 
 RESULTS = ROOT / "tests" / "mutants"
 
-ROOMS = {
+PARTS = {
     "rules": (["src/cometmq/rules"], ["tests/rules"]),
     "store": (["src/cometmq/store"], ["tests/store"]),
     "files": (["src/cometmq/runtime"], ["tests/runtime", "tests/crash"]),
@@ -89,10 +89,10 @@ timeout_multiplier=10
 """
 
 
-def prepare(room: str, patterns: list[str]) -> Path:
-    """Copy the sources to the room's folder and write mutmut's settings there."""
-    paths, tests = ROOMS[room]
-    place = ROOT / ".mutants" / room
+def prepare(part: str, patterns: list[str]) -> Path:
+    """Copy the sources to the part's folder and write mutmut's settings there."""
+    paths, tests = PARTS[part]
+    place = ROOT / ".mutants" / part
     place.mkdir(parents=True, exist_ok=True)
     for folder in ("src", "tests", "bench"):
         shutil.rmtree(place / folder, ignore_errors=True)
@@ -126,7 +126,7 @@ def results_of(place: Path, patterns: list[str]) -> list[tuple[str, dict[str, in
 
 
 def change_of(source: str, mutant: str) -> list[str]:
-    """The lines that a mutant removes and adds; in the folder of its room."""
+    """The lines that a mutant removes and adds; in the folder of its part."""
     from mutmut.__main__ import get_diff_for_mutant  # reads the settings of the folder
 
     shown = get_diff_for_mutant(mutant, path=source)
@@ -193,7 +193,7 @@ def survivors_of(
 
 
 def record(
-    room: str,
+    part: str,
     files: dict[str, dict[str, int]],
     survivors: list[dict[str, Any]],
     run: dict[str, str | int],
@@ -202,7 +202,7 @@ def record(
 
     `run`: its commit, and the seed where a sample was drawn.
     """
-    target = RESULTS / f"{room}.json"
+    target = RESULTS / f"{part}.json"
     known = json.loads(target.read_text()) if target.exists() else {"files": {}, "survivors": []}
     reasons = {
         (old["function"], *old["change"]): old["reason"]
@@ -238,17 +238,17 @@ def run(place: Path) -> int:
 
 
 def run_sample(
-    place: Path, room: str, patterns: list[str], number: int, seed: int
+    place: Path, part: str, patterns: list[str], number: int, seed: int
 ) -> tuple[dict[str, dict[str, int]], list[dict[str, Any]]]:
     """Try a sample; the figures of each file of which one was drawn, and the survivors."""
     sources = {
         source: MutatedSource(ROOT, source)
-        for source in sources_of(room)
+        for source in sources_of(part)
         if any(fnmatch(source, pattern) for pattern in patterns or ["*"])
     }
     counted = (one for one in draw(sources, seed) if not in_text_only(one.change))
     drawn = list(islice(counted, number))
-    judged = SampleRun(place, ROOMS[room][1]).try_all(drawn)
+    judged = SampleRun(place, PARTS[part][1]).try_all(drawn)
     files: dict[str, dict[str, int]] = {}
     for source in sorted({mutant.source for mutant in drawn}):
         kinds = Counter(judged[mutant.key] for mutant in drawn if mutant.source == source)
@@ -262,37 +262,37 @@ def run_sample(
     return files, survivors
 
 
-def sources_of(room: str) -> list[str]:
-    """The files of a room."""
+def sources_of(part: str) -> list[str]:
+    """The files of a part."""
     found: list[str] = []
-    for path in ROOMS[room][0]:
+    for path in PARTS[part][0]:
         inside = sorted((ROOT / path).rglob("*.py"))
         found += [str(each.relative_to(ROOT)) for each in inside] or [path]
     return found
 
 
 def main() -> None:
-    """Run mutmut over a room and record what survived."""
+    """Run mutmut over a part and record what survived."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("room", choices=ROOMS)
+    parser.add_argument("part", choices=PARTS)
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
     parser.add_argument("--sample", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     asked = parser.parse_args()
     commit = commit_under_test()  # the one that is copied; later ones may come meanwhile
-    place = prepare(asked.room, asked.patterns)
+    place = prepare(asked.part, asked.patterns)
     facts: dict[str, str | int] = {"commit": commit}
     ended = 0
     if asked.sample:
         facts["seed"] = asked.seed
-        files, found = run_sample(place, asked.room, asked.patterns, asked.sample, asked.seed)
+        files, found = run_sample(place, asked.part, asked.patterns, asked.sample, asked.seed)
     else:
         ended = run(place)
         files, alive = collect(place, asked.patterns)
         if not files:
             sys.exit(f"no mutant was tried: look at {place}/progress and at the patterns")
         found = survivors_of(place, files, alive)
-    record(asked.room, files, found, facts)
+    record(asked.part, files, found, facts)
     sys.exit(ended)
 
 

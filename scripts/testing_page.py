@@ -28,7 +28,7 @@ MUTANTS_HEAD = """
 ## Mutants
 A mutant is the code with one change (mutmut). Killed: a test failed. Hung: the tests did not end
 in ten times their time. Untested: no test runs the function. Not tried: not in the sample, or the
-run was stopped before. `make mutants ARGS=ROOM`.
+run was stopped before. `make mutants ARGS=PART`.
 
 """
 SURVIVORS_HEAD = """
@@ -57,14 +57,14 @@ def oracle_line(path: Path) -> str:
     return f"| {path.stem} | {len(parts)} | {figures} | {commits} | {dates} | {replays} |\n"
 
 
-def room_line(room: str, found: dict[str, Any]) -> str:
+def part_line(part: str, found: dict[str, Any]) -> str:
     """What was tried of one part of the code, and how much of it was noticed."""
     total: Counter[str] = Counter()
     for counts in found["files"].values():
         total.update({kind: counts.get(kind, 0) for kind in KINDS})
     tried = total["mutants"] - total["unfinished"]
     noticed = total["killed"] + total["hung"]
-    line = f"- {room}: {noticed:,} of {tried:,} mutants noticed ({noticed / tried:.0%})"
+    line = f"- {part}: {noticed:,} of {tried:,} mutants noticed ({noticed / tried:.0%})"
     seeds = {counts["seed"] for counts in found["files"].values() if "seed" in counts}
     if seeds:
         drawn = ", ".join(map(str, sorted(seeds)))
@@ -74,18 +74,18 @@ def room_line(room: str, found: dict[str, Any]) -> str:
 
 def mutant_lines() -> tuple[list[str], list[str], list[dict[str, Any]]]:
     """A line for each part of the code, the rows of all files, and the survivors."""
-    rooms: list[str] = []
+    parts: list[str] = []
     rows: list[str] = []
     survivors: list[dict[str, Any]] = []
     for path in sorted(MUTANTS.glob("*.json")):
         found = json.loads(path.read_text())
-        rooms.append(room_line(path.stem, found))
+        parts.append(part_line(path.stem, found))
         for file, counts in found["files"].items():
             cells = " | ".join(str(counts.get(kind, 0)) for kind in KINDS)
             name = file.removeprefix("src/cometmq/")
             rows.append(f"| `{name}` | {cells} | {counts['commit']} | {counts['date']} |\n")
         survivors += found["survivors"]
-    return rooms, rows, survivors
+    return parts, rows, survivors
 
 
 def survivor_lines(survivors: list[dict[str, Any]]) -> list[str]:
@@ -104,10 +104,10 @@ def survivor_lines(survivors: list[dict[str, Any]]) -> list[str]:
 
 def page() -> str:
     """The whole page."""
-    rooms, rows, survivors = mutant_lines()
+    parts, rows, survivors = mutant_lines()
     oracles = "".join(oracle_line(path) for path in sorted(RUNS.glob("*.json")))
     judged = SURVIVORS_HEAD + "".join(survivor_lines(survivors))
-    mutants = MUTANTS_HEAD + "".join(rooms) + TABLE + "".join(rows) + judged
+    mutants = MUTANTS_HEAD + "".join(parts) + TABLE + "".join(rows) + judged
     return HEAD + oracles + mutants
 
 
