@@ -42,7 +42,7 @@ ROOT = Credentials("root", "root-of-eight")
 SECRET = "secret-that-nobody-may-see"
 KEYS = {"accessKey": "spark-user", "secretKey": SECRET}
 TLS = {"tls": "true", "tlsCaFile": str(PEM)}
-TOPIC, GROUP, COUNT = "SecuredBySpark", "secured_group", 2000
+TOPIC, GROUP, HANDLERS, COUNT = "SecuredBySpark", "secured_group", "secured_handlers", 2000
 WAIT_S = 120
 CREATE_USER, CREATE_ACL = 3001, 3006
 
@@ -67,7 +67,8 @@ def entry(resource: str, *actions: str) -> dict[str, object]:
 
 RIGHTS = [
     entry(f"Topic:{TOPIC}", "Pub", "Sub", "Get"),
-    entry("Group:*", "Sub", "Get", "Update"),
+    entry("Group:*", "Sub"),
+    entry(f"Group:{HANDLERS}", "Sub", "Get"),
 ]
 """What the guide says that a user needs."""
 
@@ -161,7 +162,7 @@ def test_rows_are_written_and_read_by_a_user_with_these_rights(
     table = spark.read.format("rocketmq").options(**where).load()
     assert sorted(int(row.body) for row in table.collect()) == list(range(COUNT))
     plan = table._jdf.queryExecution().toString()  # what `explain("extended")` prints
-    assert "secretkey" in plan.lower()
+    assert "rocketmq" in plan
     assert SECRET not in plan
     options = {**where, "startingOffsets": "earliest", "group": GROUP, "commitOffsets": "true"}
     stream = spark.readStream.format("rocketmq").options(**options).load()
@@ -193,7 +194,7 @@ def test_handlers_send_back_and_tables_are_kept(
 
     query = listen(
         spark,
-        "secured_handlers",
+        HANDLERS,
         TOPIC,
         "*",
         handler,

@@ -112,7 +112,7 @@ def test_secrets_are_in_no_text_and_have_names_that_spark_redacts() -> None:
 
 
 def test_a_refusal_says_what_to_look_at_and_other_errors_stay() -> None:
-    refusal = connection_security.explained(BrokerError(16, "no such user", "a:1"))
+    refusal = connection_security.explained(BrokerError(16, "no such user.", "a:1"))
     assert isinstance(refusal, AccessDenied)
     assert not refusal.retriable
     assert str(refusal).startswith("a:1 answered code 16: no such user; where brokers ask for keys")

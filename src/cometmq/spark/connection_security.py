@@ -111,8 +111,8 @@ def explained(error: CometError) -> CometError:
     if not isinstance(error, BrokerError) or error.code != ResponseCode.NO_PERMISSION:
         return error
     return AccessDenied(
-        f"{error}; where brokers ask for keys, they are the options accessKey and secretKey, and "
-        "their user needs the right to do this"
+        f"{str(error).rstrip('.')}; where brokers ask for keys, they are the options accessKey and "
+        "secretKey, and their user needs the right to do this"
     )
 
 
