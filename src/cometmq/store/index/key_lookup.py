@@ -28,7 +28,7 @@ _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002
 _LOOK_S = 0.01
 _FAST_BYTES_A_S = 6 << 20
-"""What counts as fast: up to there indexing takes about a tenth of a core, 9 us a message."""
+"""What counts as fast: up to there indexing takes less than a tenth of a core, 7 us a message."""
 
 
 class _PutRate:
