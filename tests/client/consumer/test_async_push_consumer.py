@@ -23,6 +23,7 @@ from cometmq import (
     RetryLater,
 )
 from cometmq.errors import ClientError, RouteNotFound, SettingsError
+from cometmq.testing.cluster import InProcessCluster
 
 
 class Seen:
@@ -472,3 +473,38 @@ def test_a_message_whose_properties_fill_a_record_can_still_be_a_dead_letter(
         assert found["large"] == "v" * size
     else:
         assert found["DLQ_REASON"].startswith("[without large] ValueError")
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+def test_whoever_gives_up_a_stop_at_any_moment_leaves_at_once_and_no_task_behind(tmp_path, turns):
+    """Turns of the loop lie between the stop and its end, as between two interrupts."""
+
+    async def scenario():
+        begun = asyncio.Event()
+
+        async def hang(_messages):
+            begun.set()
+            await asyncio.Event().wait()
+
+        async with (
+            InProcessCluster(tmp_path) as cluster,
+            AsyncProducer("producers", namesrv=cluster.namesrv) as producer,
+        ):
+            await producer.send(Message("T", b"x"))
+            before = asyncio.all_tasks()
+            consumer = AsyncPushConsumer(
+                "g", namesrv=cluster.namesrv, consume_from=ConsumeFrom.FIRST, stop_timeout_s=60.0
+            )
+            consumer.subscribe("T", "*", hang)
+            running = asyncio.create_task(consumer.run())
+            await begun.wait()
+            consumer.stop_soon("the first interrupt")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            running.cancel()
+            async with asyncio.timeout(20):
+                await asyncio.wait((running,))
+                while asyncio.all_tasks() - before:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())

@@ -156,8 +156,9 @@ class AsyncPushConsumer:
         if self._engine is not None:
             engine, self._engine = self._engine, None
             stopped = self._stopped
+            was_given_up = stopping is not None and stopping.cancelled()  # before it began
             try:
-                await engine.stop()
+                await (engine.leave_at_once() if was_given_up else engine.stop())
             finally:
                 if stopped is not None:
                     stopped.set()

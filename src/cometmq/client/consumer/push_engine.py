@@ -169,13 +169,16 @@ class PushEngine:
             await self._rounds.stop()
             await self._assignment.stop()
         finally:
-            self._strategy.close()
-            self._tasks.close()
-            self._threads.close()
-            await self._leave()
+            await self.leave_at_once()
 
-    async def _leave(self) -> None:
+    async def leave_at_once(self) -> None:
+        """Leave without finishing or committing anything; what is in hand comes again."""
+        self._assignment.abandon()
+        self._strategy.close()
+        self._tasks.close()
+        self._threads.close()
         try:
+            await self._rounds.stop()
             if self._processes is not None:
                 await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
             if self._trace is not None:

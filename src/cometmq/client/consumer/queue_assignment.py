@@ -150,6 +150,12 @@ class QueueAssignment:
             assigned.cancel_tasks()
         await self._forget(self._to_resume - self._leaving.keys())
 
+    def abandon(self) -> None:
+        """Stop all work on queues now, without finishing, committing or unlocking any."""
+        for assigned in (*self.table.values(), *self._leaving.values()):
+            assigned.drop()
+            assigned.cancel_tasks()
+
     async def _lock(self, queues: list[MessageQueue]) -> list[tuple[MessageQueue, QueueLease]]:
         if self._locks is None or not queues:
             return [(queue, FOR_EVER) for queue in queues]
