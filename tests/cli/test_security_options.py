@@ -73,3 +73,8 @@ def test_every_command_about_tables_takes_them() -> None:
         names = {parameter.name for parameter in command.params}
         assert {"tls", "tls_ca_file"} <= names, name
         assert not {"access_key", "secret_key"} & names, name
+
+
+def test_an_archive_asks_no_broker_and_so_takes_no_tls() -> None:
+    with pytest.raises(click.UsageError, match="--archive asks no broker: leave out --tls"):
+        pipeline.main(["order", "--archive", "somewhere", "--tls"], standalone_mode=False)

@@ -75,6 +75,8 @@ def order(
         raise click.UsageError("name topics, or an archive with --archive, and not both")
     if iceberg and not directory:
         raise click.UsageError("--iceberg is about an archive: name its table with --archive")
+    if directory and any(name.startswith("tls") for name in options):
+        raise click.UsageError("--archive asks no broker: leave out --tls and what goes with it")
 
     def work(spark: SparkSession, bars: ProgressBars) -> StoredOrder:
         from cometmq.spark.tables.order import order_of_archive, order_of_topics
