@@ -7,7 +7,8 @@ import json
 import zlib
 from contextlib import suppress
 from struct import pack
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError, SendFailed
 from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.namesrv import app as namesrv_app
 from cometmq.namesrv import registration_requests
 from cometmq.net.channel import connect
+from cometmq.runtime.time_slices import TimeSlices
 from cometmq.wire.bodies import name_lists, registration_reader
 from cometmq.wire.bodies.registration_reader import RegistrationReader
 from cometmq.wire.bodies.topic import (
@@ -40,6 +43,8 @@ from namesrv.harness import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from cometmq.net.channel import Channel
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
@@ -228,6 +233,72 @@ def test_a_broker_that_goes_while_its_registration_is_read_leaves_nothing() -> N
             good.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_topics_that_were_read_are_freed_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
+    class Counted(TopicConfig):
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            freed[-1] += 1
+
+    class Slices(TimeSlices):
+        async def collect(self, pieces: Iterable[Any]) -> list[Any]:
+            def counted() -> Iterator[Any]:
+                for piece in pieces:
+                    freed.append(0)
+                    yield piece
+
+            return await super().collect(counted())
+
+    freed = [0]
+    size = 2_000
+    monkeypatch.setattr(
+        registration_reader, "topic_of", lambda _value, name: Counted(topic_name=name)
+    )
+    monkeypatch.setattr(namesrv_app, "TimeSlices", Slices)
+
+    async def scenario() -> None:
+        async with serving(registered_topics_max=size - is_refused) as server:
+            channel = await connect(server.address)
+            answer = await register(channel, *many(size))
+            assert bool(answer.code) is is_refused
+            channel.close()
+
+    run(scenario())
+    assert sum(freed) == size
+    assert max(freed) <= 100
+
+
+def test_checksums_of_a_large_registration_are_taken_a_piece_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def counted(data: bytes, value: int = 0) -> int:
+        sizes.append(len(data))
+        return zlib.crc32(data, value)
+
+    monkeypatch.setattr(
+        registration_requests, "zlib", SimpleNamespace(crc32=counted, adler32=zlib.adler32)
+    )
+    body = registration("t", "u") + b" " * 1_000_000
+    wrong = str((zlib.crc32(body) ^ 1) & 0x7FFFFFFF)
+
+    async def scenario() -> None:
+        async with serving() as server:
+            channel = await connect(server.address)
+            code = RequestCode.REGISTER_BROKER
+            for crc, answer in (str(zlib.crc32(body) & 0x7FFFFFFF), 0), (wrong, 1):
+                assert (await ask(channel, code, body, **WHO, bodyCrc32=crc)).code == answer
+            channel.close()
+
+    run(scenario())
+    assert sum(sizes) >= 2 * len(body)
+    assert max(sizes) <= 256 * 1024
 
 
 def test_the_pieces_of_a_list_are_those_of_the_list() -> None:

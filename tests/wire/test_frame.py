@@ -1,5 +1,6 @@
 """Frames come out the same however the stream is cut; garbage comes out as `broken`."""
 
+import tracemalloc
 from itertools import pairwise
 from struct import pack
 
@@ -62,6 +63,20 @@ def test_many_small_pieces_of_one_frame_are_gathered():
     body = bytes(range(256)) * 40
     got, _ = fed([data[i : i + 1] for data in [encode_frame(b"h", body)] for i in range(len(data))])
     assert got == [Frame(0, b"h", body)]
+
+
+def test_a_long_body_is_copied_once_when_its_frame_is_whole():
+    body = bytes(8 << 20)
+    chunk = encode_frame(b"h", body)
+    decoder = FrameDecoder()
+    for at in range(0, len(chunk) - 1, 1 << 16):
+        assert decoder.feed(chunk[at : min(at + (1 << 16), len(chunk) - 1)]) == []
+    tracemalloc.start()
+    (frame,) = decoder.feed(chunk[-1:])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert frame == Frame(0, b"h", body)
+    assert most < len(body) * 5 // 4
 
 
 def test_the_frame_before_a_broken_one_still_comes():

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from cometmq.errors import Reject
 from cometmq.model.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRouteData
@@ -72,26 +72,10 @@ class RouteRegistry:
         self._brokers: dict[str, _Broker] = {}
         self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._filter_servers: dict[tuple[str, str], list[str]] = {}
-        self._gone: deque[tuple[str, Iterator[str]]] = deque()
+        self._gone: deque[tuple[str, dict[str, None]]] = deque()
         """Brokers that are gone, with their topics; routes do not show them any more."""
         self.on_min_id: Callable[[MinBrokerIdChange], None] = lambda _change: None
         """Called when brokers that stand in for each other should know who is the first of them."""
-
-    def register(
-        self,
-        registration: BrokerRegistration,
-        monotonic_ms: int,
-        *,
-        owner: object = None,
-        drop_missing: bool = False,
-    ) -> RegisterBrokerResult:
-        """Do as `registering` does, at once."""
-        steps = self.registering(registration, monotonic_ms, owner=owner, drop_missing=drop_missing)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return cast("RegisterBrokerResult", end.value)
 
     def registering(
         self,
@@ -110,6 +94,7 @@ class RouteRegistry:
         broker that goes between two steps is gone. Raises Reject for an unknown broker that brings
         a single topic (a full table must come first), and at a bound.
         """
+        yield from self._checking_count(registration)
         who = registration.who
         if self._is_outdated(registration):
             return RegisterBrokerResult()
@@ -173,11 +158,20 @@ class RouteRegistry:
             )
         if (who.cluster, who.addr) not in self._live and len(self._live) >= BROKERS_MAX:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"{BROKERS_MAX} brokers are registered already")
-        known = self._topics_of.get(who.broker_name, {})
-        if self._count - len(known) + len(topics.keys() | known.keys()) > self._topics_max:
+
+    def _checking_count(self, registration: BrokerRegistration) -> Iterator[None]:
+        """Raise Reject for a registration with which there are too many topics."""
+        name, topics = registration.who.broker_name, registration.topics
+        if self._count + len(topics) <= self._topics_max:
+            return
+        count = self._count
+        for topic in topics:
+            count += topic not in self._topics_of.get(name, ())
+            yield
+        if count > self._topics_max:
             raise Reject(
                 ResponseCode.SYSTEM_ERROR,
-                f"with the {len(topics)} topics of {who.broker_name} this name server would have "
+                f"with the {len(topics)} topics of {name} this name server would have "
                 f"more than {self._topics_max} (registeredTopicsMax)",
             )
 
@@ -209,7 +203,7 @@ class RouteRegistry:
         broker.addrs = {i: addr for i, addr in broker.addrs.items() if addr != who.addr}
         if not broker.addrs:
             del self._brokers[who.broker_name]
-            self._gone.append((who.broker_name, iter(self._topics_of.pop(who.broker_name, {}))))
+            self._gone.append((who.broker_name, self._topics_of.pop(who.broker_name, {})))
             self.generation += 1
             for _ in islice(self.forget_gone(), FORGOTTEN_AT_ONCE):
                 pass
@@ -232,12 +226,13 @@ class RouteRegistry:
         """Forget topics of brokers that are gone, one with each step."""
         while self._gone:
             name, topics = self._gone[0]
-            topic = next(topics, None)
-            if topic is None:
+            if not topics:
                 self._gone.popleft()
-            elif topic not in self._topics_of.get(name, ()):  # else it has registered anew
+                continue
+            topic, _ = topics.popitem()  # so that no step frees very many
+            if topic not in self._topics_of.get(name, ()):  # else it has registered anew
                 self._drop_pair(topic, name)
-                yield
+            yield
 
     def touch(self, cluster: str, addr: str, monotonic_ms: int) -> None:
         """Note a sign of life."""

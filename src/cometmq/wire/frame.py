@@ -66,18 +66,24 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next chunk of the stream and return the frames it completes."""
+        frames: list[Frame] = []
+        at = 0
         if self.wanted:
-            if self.have + len(data) < self.wanted:
+            left = self.wanted - self.have
+            if len(data) < left:
                 self._keep(data)
                 return []
-            data = b"".join((*self._parts, data))
+            if self.wanted > 8:
+                frames.append(self._finished(data[:left]))
+                at = left
+            else:
+                data = b"".join((*self._parts, data))
             self._parts.clear()
             self._small_from = 0
             self.wanted = 0
         elif self.broken:
             return []
-        frames: list[Frame] = []
-        at, size = 0, len(data)
+        size = len(data)
         while size - at >= 8:
             total, mark = _unpack_head(data, at)
             length = mark & 0xFFFFFF
@@ -96,6 +102,19 @@ class FrameDecoder:
             self.wanted = self.wanted or 8
             self._keep(data[at:])
         return frames
+
+    def _finished(self, last: bytes) -> Frame:
+        """The frame in hand with its last part; a long body is copied once."""
+        parts = [*self._parts, last]
+        mark = _unpack_head(parts[0])[1]
+        body_at = 8 + (mark & 0xFFFFFF)
+        count = have = 0
+        while have < body_at:
+            have += len(parts[count])
+            count += 1
+        front = b"".join(parts[:count])
+        body = b"".join((front[body_at:], *parts[count:]))
+        return _new(Frame, (mark >> 24, front[8:body_at], body))
 
     def _keep(self, data: bytes) -> None:
         parts = self._parts

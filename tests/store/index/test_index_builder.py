@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +46,7 @@ ENTRIES = st.sampled_from(
         b"UNIQ_KEY\x01\x02",
         b"XUNIQ_KEY\x01%b0001\x02" % USUAL,
         b"KEYS\x01a b\x02",
+        b"KEYS\x01%b\x02" % (b"k" * 700),
         b"TAGS\x01t\x02",
         b"__SHARDINGKEY\x01s\x02",
         b"XKEYS\x01no\x02",
@@ -73,6 +75,21 @@ class LogInMemory:
     def read(self, at: int, length: int, cached_only: bool = False) -> bytes:
         del cached_only
         return self.data[at : at + length]
+
+
+@pytest.mark.parametrize("flag", [0, 0x10], ids=["usual", "long address"])
+def test_a_read_ends_behind_a_record_with_long_keys_and_brings_many_of_others(flag: int) -> None:
+    born = bytes(20 if flag else 8)
+    data = b""
+    for number, key in enumerate([b"k" * 30_000] * 3 + [b"k" * 100] * 60):
+        fields = ("T", 1, 0, number, len(data), flag, 5, born, 1_000, bytes(8), 0, 0)
+        data += log_record.encode(*fields, b"x", b"UNIQ_KEY\x01u\x02KEYS\x01%b\x02" % key)
+    reader = KeyedRecordReader(cast("LogByteReader", LogInMemory(data)), 1 << 20)
+    at, records_a_read = 0, []
+    while at < len(data):
+        found, at = reader.read(at, len(data), 64)
+        records_a_read.append(len(found) // 2)
+    assert records_a_read == [1, 1, 1, 60]
 
 
 @given(st.lists(RECORDS, max_size=12), st.integers(1, 12), st.booleans(), st.integers(0, 40))

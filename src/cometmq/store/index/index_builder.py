@@ -28,6 +28,8 @@ KEYS_MAX = 1024
 """Keys of one message that are indexed, so that one message costs no more than about 1 ms."""
 _ENTRIES_A_RECORD = 8
 """Entries of one record on average after which a read ends, however few records it found."""
+_HASHED_BYTES_A_RECORD = 256
+"""Bytes of properties of one record on average after which a read ends: long keys take longest."""
 _HEAD_BYTES = 128
 _TAIL_BYTES = 40_000
 """More than topic and properties of one record can take."""
@@ -62,9 +64,12 @@ class KeyHashes:
         self._clients: dict[tuple[bytes, bytes], int] = {}
         self._ids: dict[tuple[bytes, bytes], int] = {}
         self._has_cut = False
+        self.hashed_bytes = 0
+        """How many bytes of properties `of` got so far."""
 
     def of(self, topic: bytes, raw: bytes) -> list[int]:
         """The hashes a message is filed under."""
+        self.hashed_bytes += len(raw)
         seed = self._topics.get(topic)
         if seed is None:
             seed = _remember(self._topics, topic, java_hash(topic.decode() + "#") & _MASK)
@@ -144,8 +149,11 @@ class KeyedRecordReader:
         room = self._file_bytes - at % self._file_bytes
         chunk = self._log.read(at, min(CHUNK_BYTES, room, end - at), cached_only)
         entries_max = count * _ENTRIES_A_RECORD
+        hashed_max = self._hashes.hashed_bytes + count * _HASHED_BYTES_A_RECORD
         found, index, count = self._usual(chunk, at, min(len(chunk), room - 8), count)
         while count and len(found) < entries_max and len(chunk) - index >= 8:
+            if self._hashes.hashed_bytes >= hashed_max:
+                break
             size, magic = _prefix(chunk, index)
             if magic not in _MAGICS or not stored.FIXED_BYTES <= size <= room - index - 8:
                 if magic == stored.MAGIC_BLANK and size == room - index:
@@ -175,6 +183,7 @@ class KeyedRecordReader:
         topic_part = digits = b""
         index = start = 0
         entries_max = count * _ENTRIES_A_RECORD
+        hashed_max = self._hashes.hashed_bytes + count * _HASHED_BYTES_A_RECORD
         while index <= last_head and count and len(found) < entries_max:
             size, magic, flag, store_ms, body_bytes = unpack(chunk, index)
             topic_at, end = index + head_bytes + body_bytes, index + size
@@ -207,6 +216,8 @@ class KeyedRecordReader:
             else:
                 keys = self._hashes.of(topic_part[1:], chunk[raw_at:end])
                 found += [(hashed, at + index, store_ms) for hashed in keys]
+                if self._hashes.hashed_bytes >= hashed_max:
+                    return found, end, 0
             index = end
             count -= 1
         return found, index, count

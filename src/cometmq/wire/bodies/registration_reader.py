@@ -52,6 +52,7 @@ _TOKENS_PER_STEP = 256
 _STEP_CHARS = 65_536
 """So much text is passed over at once, however few values it has."""
 _SHORT_CHARS = 1_024
+_FORGOTTEN_PER_STEP = 64
 _INFLATED_BYTES = 256 * 1024
 
 _I32 = Struct(">i")
@@ -85,11 +86,21 @@ class RegistrationReader:
             return
         yield from self._json_steps()
 
+    def forgetting(self) -> Iterator[None]:
+        """Let go of the topics that were read, some with each step: all at once takes long."""
+        topics = self.topics
+        while topics:
+            for _ in range(min(_FORGOTTEN_PER_STEP, len(topics))):
+                topics.popitem()
+            yield
+
     def _json_steps(self) -> Iterator[None]:
         try:
             text = self._data.decode()
+            yield
             if '$ref"' in text:
                 raise ProtocolError("a large registration may not hold back references")
+            yield
             wrapper = self._fields
             is_wrapped = self._version >= WRAPPED_VERSION
             outer: dict[str, Any] = {}
