@@ -31,6 +31,10 @@ BLOCKING_NAMES = {
     "AsyncTransaction": "Transaction",
     "AsyncPushConsumer": "PushConsumer",
     "AsyncLitePullConsumer": "LitePullConsumer",
+    "AsyncBrokerAdmin": "BrokerAdmin",
+    "AsyncTopicAdmin": "TopicAdmin",
+    "AsyncGroupAdmin": "GroupAdmin",
+    "AsyncMessageAdmin": "MessageAdmin",
     "AsyncAdmin": "Admin",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -57,6 +61,15 @@ FACES = (
             "producer/async_producer.py": "AsyncProducer",
             "producer/transactions.py": "AsyncTransaction",
         },
+    ),
+    *(
+        Face(
+            f"blocking/{noun}_admin.py",
+            "admin",
+            f"admin of {noun}s",
+            {f"admin/{noun}_admin.py": f"Async{noun.title()}Admin"},
+        )
+        for noun in ("broker", "topic", "group", "message")
     ),
     Face("blocking/admin.py", "admin", "admin", {"admin/async_admin.py": "AsyncAdmin"}),
     Face(
@@ -113,6 +126,9 @@ IMPORTS = {
     "wait": "cometmq.client.blocking.consumer_wait",
 }
 """Where names come from that the asyncio modules do not import."""
+PARTS = ("BrokerAdmin", "TopicAdmin", "GroupAdmin", "MessageAdmin")
+"""Classes without a start of their own: the last one that derives from them has it."""
+IMPORTS |= {name: f"cometmq.client.blocking.{name[:-5].lower()}_admin" for name in PARTS}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -157,6 +173,10 @@ def imports_text(body: str, origins: dict[str, str]) -> str:
             own.add(node.arg)
             annotations |= names_in(node.annotation)
             node.annotation = None
+        elif isinstance(node, ast.AnnAssign):
+            annotations |= names_in(node.annotation)
+            own |= names_in(node.target)
+            node.annotation = ast.Constant(None)
         elif isinstance(node, Function):
             annotations |= names_in(node.returns)
             node.returns = None
@@ -175,7 +195,12 @@ def names_in(tree: ast.AST | None) -> set[str]:
 
 def class_text(found: ast.ClassDef, kind: str) -> str:
     """The blocking class of one asyncio class."""
-    lines = [f"class {BLOCKING_NAMES[found.name]}:", indented(docstring_of(found))]
+    name = BLOCKING_NAMES[found.name]
+    bases = [BLOCKING_NAMES.get(ast.unparse(base), "") for base in found.bases]
+    inherited = ", ".join(base for base in bases if base in PARTS)
+    lines = [f"class {name}({inherited}):".replace("()", ""), indented(docstring_of(found))]
+    if inherited or name in PARTS:
+        lines += [f"    _inner: {found.name}\n    _bridge: BlockingBridge\n"]
     lines += [
         indented(method_text(node, found.name, kind))
         for node in found.body

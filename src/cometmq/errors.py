@@ -19,6 +19,7 @@ CometError
 │   ├── AccessDenied       a server does not permit it: the keys, or a topic's permission
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
 │   ├── TopicExists, WouldHideMessages
+│   ├── GroupNotFound, MessageNotFound
 │   ├── RowNotSent             a row that Spark writes could not be sent
 │   ├── TableHasNewerWriter    another job has written to the table meanwhile
 │   ├── BatchNotHandled        handlers on Spark could not finish a micro-batch
@@ -188,6 +189,14 @@ class BadFilter(ClientError):
 
 class TopicExists(ClientError):
     """The topic that was to be created is there already; nothing was changed."""
+
+
+class GroupNotFound(ClientError):
+    """No broker knows the consumer group."""
+
+
+class MessageNotFound(ClientError):
+    """No broker has the message: it never was there, was deleted, or is not indexed yet."""
 
 
 class WouldHideMessages(ClientError):

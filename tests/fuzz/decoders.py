@@ -15,7 +15,18 @@ from zlib import compress, crc32
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.filters.sql92_parser import evaluator_of, parse
 from cometmq.wire import fastjson, header_json, header_rocketmq
-from cometmq.wire.bodies import admin, group, heartbeat, lock, name_lists, offset, route, topic
+from cometmq.wire.bodies import (
+    admin,
+    broker,
+    group,
+    heartbeat,
+    lock,
+    name_lists,
+    offset,
+    route,
+    topic,
+    trace,
+)
 from cometmq.wire.bodies.registration_reader import RegistrationReader
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Command, request
@@ -50,6 +61,8 @@ BODIES: tuple[Callable[[bytes], object], ...] = (
     *(name_lists.decode_kv_table, name_lists.decode_consumer_list, name_lists.decode_topic_list),
     *(admin.decode_consumer_connections, admin.decode_topic_stats, admin.decode_consume_stats),
     *(admin.decode_running_info, admin.decode_directly_result, admin.decode_time_spans),
+    *(broker.decode_producer_table, broker.decode_broker_figures, trace.decode_trace),
+    offset.decode_stored_offsets,
 )
 KEYS = (b"TAGS", b"UNIQ_KEY", b"KEYS", b"a")
 Find = Callable[[bytes, bytes], bytes | None]

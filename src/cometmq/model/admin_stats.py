@@ -7,7 +7,7 @@ ProcessQueueInfo, ConsumeStatus, ConsumeMessageDirectlyResult.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
@@ -101,3 +101,28 @@ class ConsumeMessageDirectlyResult:
     auto_commit: bool = True
     remark: str | None = None
     spent_time_ms: int = 0
+
+
+class ProducerInfo(NamedTuple):
+    """One connection of a producer group; `seen_ms` is when its last heartbeat came."""
+
+    client_id: str
+    remote_addr: str
+    language: str
+    version: int
+    seen_ms: int
+
+
+class TrafficFigures(NamedTuple):
+    """How many messages went by: in the last minute a second, and in the last day."""
+
+    per_second: float
+    in_day: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTraffic:
+    """What came into a topic, and what each group was given of it."""
+
+    written: TrafficFigures
+    read: dict[str, TrafficFigures] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError, Reject, RemotingError, RemotingTimeout
+from cometmq.model.admin_stats import ProducerInfo
 from cometmq.model.subscription import ClientConnection
 from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
@@ -22,7 +23,6 @@ from cometmq.wire.bodies.admin import (
     encode_producer_connections,
 )
 from cometmq.wire.bodies.broker import (
-    ProducerInfo,
     encode_producer_table,
     encode_subscription,
     producer_entry,

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.client.blocking.bridge import BlockingBridge
+from cometmq.client.blocking.message_admin import MessageAdmin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from ssl import SSLContext
     from typing import Self
 
-    from cometmq.model.admin_stats import QueueProgress, TopicOffset
-    from cometmq.model.queue import MessageQueue
-    from cometmq.model.route import ClusterInfo
 
-
-class Admin:
+class Admin(MessageAdmin):
     """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's
@@ -29,6 +26,9 @@ class Admin:
     producer. Use it as a context manager, or call start and stop. All methods raise RemotingError
     when a server does not answer and BrokerError when it refuses.
     """
+
+    _inner: AsyncAdmin
+    _bridge: BlockingBridge
 
     def __init__(
         self,
@@ -67,123 +67,3 @@ class Admin:
     def __exit__(self, *exc: object) -> None:
         """Stop."""
         self.stop()
-
-    def clusters(self) -> ClusterInfo:
-        """All brokers and the clusters they belong to."""
-        return self._bridge.call(self._inner.clusters())
-
-    def topics(self, *, with_system: bool = False) -> list[str]:
-        """The names of all topics, sorted; system topics only with `with_system`.
-
-        Retry topics and dead-letter topics count as the users'.
-        """
-        return self._bridge.call(self._inner.topics(with_system=with_system))
-
-    def create_topic(
-        self,
-        topic: str,
-        queues: int = 8,
-        *,
-        read_queues: int | None = None,
-        write_queues: int | None = None,
-        perm: int | str = "rw",
-        order: bool = False,
-        brokers: Sequence[str] = (),
-    ) -> None:
-        """Create a topic on all masters, or on the brokers named; wait for its route.
-
-        `queues` is the number on each broker, 65,536 at most; `read_queues` and `write_queues`
-        default to it. `perm` is "r", "w" or "rw", or RocketMQ's number. Raises TopicExists when one
-        of these brokers has the topic, and changes nothing; `alter_topic` changes it.
-        """
-        self._bridge.call(
-            self._inner.create_topic(
-                topic,
-                queues,
-                read_queues=read_queues,
-                write_queues=write_queues,
-                perm=perm,
-                order=order,
-                brokers=brokers,
-            )
-        )
-
-    def alter_topic(
-        self,
-        topic: str,
-        queues: int | None = None,
-        *,
-        read_queues: int | None = None,
-        write_queues: int | None = None,
-        perm: int | str | None = None,
-        order: bool | None = None,
-        brokers: Sequence[str] = (),
-        may_hide_messages: bool = False,
-    ) -> None:
-        """Change what is named of a topic where it lies, or on the brokers named.
-
-        The rest stays, attributes included. `queues` stands for both numbers. A change that takes
-        queues from consumers raises WouldHideMessages, which counts what lies in them, unless
-        `may_hide_messages`. Raises RouteNotFound for an unknown topic.
-        """
-        self._bridge.call(
-            self._inner.alter_topic(
-                topic,
-                queues,
-                read_queues=read_queues,
-                write_queues=write_queues,
-                perm=perm,
-                order=order,
-                brokers=brokers,
-                may_hide_messages=may_hide_messages,
-            )
-        )
-
-    def create_ordered_topic(
-        self, topic: str, *, perm: int | str = "rw", groups: Sequence[str] = ()
-    ) -> str:
-        """Create a topic with one order for all its messages; return the name of its one broker.
-
-        It has one queue. The topic is marked, and refuses to grow from then on; a broker of
-        Apache's keeps the mark only where one of ours wrote it. One that exists with one queue is
-        marked and keeps its permission. The groups named are made there and marked as orderly.
-        Raises ClientError when the topic has more queues, or lies on another broker, already.
-        """
-        return self._bridge.call(self._inner.create_ordered_topic(topic, perm=perm, groups=groups))
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """The readable queues of a topic, in order. Raises RouteNotFound for an unknown topic."""
-        return self._bridge.call(self._inner.queues(topic))
-
-    def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """The first and the next offset of each queue, and when its last message was stored (ms).
-
-        The difference of the offsets is what is stored; the time is 0 for an empty queue.
-        """
-        return self._bridge.call(self._inner.topic_stats(topic))
-
-    def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int | None]:
-        """The offset a group has committed in each queue; None where it has none."""
-        return self._bridge.call(self._inner.group_offsets(group, topic))
-
-    def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, QueueProgress]:
-        """The progress of a group in each queue; without a commit it counts as being at the start.
-
-        The lag of a queue is its `broker_offset - consumer_offset`.
-        """
-        return self._bridge.call(self._inner.consume_stats(group, topic))
-
-    def groups(self) -> list[str]:
-        """The names of all consumer groups at all masters, sorted, without the system's own."""
-        return self._bridge.call(self._inner.groups())
-
-    def group_progress(self, group: str) -> dict[MessageQueue, QueueProgress]:
-        """How far a group is in every topic in which it has committed, its retry topic included.
-
-        A queue without a commit counts as read up to offset 0.
-        """
-        return self._bridge.call(self._inner.group_progress(group))
-
-    def set_group_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit offsets for a group. Its members, if any are running, will commit their own."""
-        self._bridge.call(self._inner.set_group_offsets(group, offsets))

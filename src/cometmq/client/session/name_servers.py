@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cometmq.model.route import ClusterInfo, TopicRouteData
     from cometmq.net.channel_pool import ChannelPool
+    from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,22 @@ class NameServers:
         except CometError as error:  # it answers, and refuses this one topic
             log.debug("the route of %s is refused: %s", DEFAULT_TOPIC, error)
         return None
+
+    async def ask_each(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, Command]:
+        """The response of every name server, by its address.
+
+        Raises RemotingError for the first that does not answer, BrokerError when it refuses.
+        """
+        found: dict[str, Command] = {}
+        for addr in self._addrs:
+            channel = await self._pool.channel(addr)
+            answer = await channel.call(request(code, 0, header, body), self._timeout_s)
+            if answer.code != ResponseCode.SUCCESS:
+                raise BrokerError(answer.code, answer.remark, addr)
+            found[addr] = answer
+        return found
 
     async def _ask(self, code: RequestCode, header: Header | None = None) -> bytes:
         """The body of the first answer; raises BrokerError when it is a refusal."""

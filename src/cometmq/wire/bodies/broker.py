@@ -8,9 +8,11 @@ QuerySubscriptionResponseBody, QueryCorrectionOffsetBody, GroupForbidden, HARunt
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cometmq.model.admin_stats import ProducerInfo
 from cometmq.wire import fastjson
+from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.admin import consume_stats_fields
 from cometmq.wire.bodies.heartbeat import subscription_fields
 
@@ -37,16 +39,6 @@ class QueueContents(NamedTuple):
     filter_data: str | None = None
 
 
-class ProducerInfo(NamedTuple):
-    """One connection of a producer group."""
-
-    client_id: str
-    remote_addr: str
-    language: str
-    version: int
-    seen_ms: int
-
-
 def encode_broker_figures(minute: Figure, hour: Figure, day: Figure) -> bytes:
     """Write the answer to 315."""
     named = (("statsDay", day), ("statsHour", hour), ("statsMinute", minute))
@@ -56,6 +48,14 @@ def encode_broker_figures(minute: Figure, hour: Figure, day: Figure) -> bytes:
             for name, (total, per_second, per_call) in named
         }
     )
+
+
+def decode_broker_figures(data: bytes) -> tuple[Figure, Figure, Figure]:
+    """Read the answer to 315: of the last minute, hour and day."""
+    obj = json_fields.load_object(data)
+    names = ("statsMinute", "statsHour", "statsDay")
+    minute, hour, day = (_figure_of(obj.get(name), name) for name in names)
+    return minute, hour, day
 
 
 def encode_queue_contents(found: QueueContents) -> bytes:
@@ -110,6 +110,12 @@ def producer_entry(group: str, found: Iterable[ProducerInfo]) -> bytes:
     return fastjson.dump_entry(group, list(map(_producer_fields, found)))
 
 
+def decode_producer_table(data: bytes) -> dict[str, list[ProducerInfo]]:
+    """Read the answer to 328."""
+    groups = json_fields.object_of(json_fields.load_object(data).get("data"), "data")
+    return {name: json_fields.items(groups, name, _producer_of) for name in groups}
+
+
 def encode_subscription(
     group: str, topic: str | None, subscription: SubscriptionData | None
 ) -> bytes:
@@ -155,6 +161,23 @@ def _producer_fields(one: ProducerInfo) -> dict[str, object]:
         "remoteIP": one.remote_addr,
         "version": one.version,
     }
+
+
+def _producer_of(value: Any) -> ProducerInfo:
+    obj = json_fields.object_of(value, "a producer")
+    return ProducerInfo(
+        client_id=json_fields.text(obj, "clientId"),
+        remote_addr=json_fields.text(obj, "remoteIP"),
+        language=json_fields.text(obj, "language"),
+        version=json_fields.number(obj, "version"),
+        seen_ms=json_fields.number(obj, "lastUpdateTimestamp"),
+    )
+
+
+def _figure_of(value: Any, name: str) -> Figure:
+    obj = json_fields.object_of(value, name)
+    total = json_fields.number(obj, "sum")
+    return total, json_fields.real(obj, "tps"), json_fields.real(obj, "avgpt")
 
 
 def _subscription(found: SubscriptionData | None) -> dict[str, object] | None:

@@ -32,6 +32,11 @@ def stored_offsets_of(obj: json_fields.Json) -> StoredOffsets:
     return StoredOffsets(version, json_fields.table(obj, "offsetTable", json_fields.number_table))
 
 
+def decode_stored_offsets(data: bytes) -> StoredOffsets:
+    """Read the answer to 43."""
+    return stored_offsets_of(json_fields.load_object(data))
+
+
 def encode_reset_offset(offsets: Mapping[MessageQueue, int], *, as_list: bool = False) -> bytes:
     """Write where queues are moved to; `as_list` is the form for clients in C++."""
     if as_list:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cometmq.model.trace_event import TraceEvent
+
 FIELD, END = "\x01", "\x02"
 NORMAL, HALF, COMMIT, DELAY = 0, 1, 2, 3
 """Kinds of a message that was sent (Java: MessageType)."""
@@ -81,6 +83,94 @@ def after(
     """A message was handled."""
     fields = (request_id, subject.msg_id, cost_ms, is_ok, subject.keys, code, at_ms, group)
     return _record("SubAfter", *fields)
+
+
+def decode_trace(body: bytes) -> list[TraceEvent]:
+    """Read the records of one message of the trace topic; what is no record is left out.
+
+    Older clients write fewer fields at the end of each record.
+    """
+    found = []
+    for line in body.decode("utf-8", "replace").split(END):
+        fields = line.split(FIELD)
+        read = _READERS.get(fields[0])
+        if read is not None and len(fields) >= _LEAST[fields[0]]:
+            found.append(read(fields + [""] * (16 - len(fields))))
+    return found
+
+
+def _sent_of(fields: list[str]) -> TraceEvent:
+    _, at, _, group, topic, msg_id, tags, keys, host, _, cost, _, _, is_ok, *_ = fields
+    return TraceEvent(
+        "sent",
+        at_ms=_number(at),
+        group=group,
+        msg_id=msg_id,
+        topic=topic,
+        tags=tags,
+        keys=keys,
+        store_host=host,
+        cost_ms=_number(cost),
+        is_ok=is_ok != "false",
+    )
+
+
+def _ended_of(fields: list[str]) -> TraceEvent:
+    _, at, _, group, topic, msg_id, tags, keys, host, _, _, state, *_ = fields
+    return TraceEvent(
+        "ended",
+        at_ms=_number(at),
+        group=group,
+        msg_id=msg_id,
+        topic=topic,
+        tags=tags,
+        keys=keys,
+        store_host=host,
+        state=state,
+    )
+
+
+def _before_of(fields: list[str]) -> TraceEvent:
+    _, at, _, group, request_id, msg_id, retries, keys, *_ = fields
+    return TraceEvent(
+        "handling",
+        at_ms=_number(at),
+        group=group,
+        msg_id=msg_id,
+        keys=keys,
+        request_id=request_id,
+        retries=_number(retries),
+    )
+
+
+def _after_of(fields: list[str]) -> TraceEvent:
+    _, request_id, msg_id, cost, is_ok, keys, code, at, group, *_ = fields
+    return TraceEvent(
+        "handled",
+        at_ms=_number(at),
+        group=group,
+        msg_id=msg_id,
+        keys=keys,
+        request_id=request_id,
+        cost_ms=_number(cost),
+        is_ok=is_ok == "true",
+        state=_ENDS.get(_number(code), "") if code else "",
+    )
+
+
+_READERS = {
+    "Pub": _sent_of,
+    "EndTransaction": _ended_of,
+    "SubBefore": _before_of,
+    "SubAfter": _after_of,
+}
+_LEAST = {"Pub": 12, "EndTransaction": 13, "SubBefore": 8, "SubAfter": 6}
+"""Fields that the oldest clients write."""
+_ENDS = {0: "SUCCESS", 1: "TIME_OUT", 2: "EXCEPTION", 3: "RETURN_NULL", 4: "FAILED"}
+
+
+def _number(text: str) -> int:
+    return int(text) if len(text) < 20 and text.isascii() and text.isdecimal() else 0
 
 
 def _record(*fields: object) -> str:
