@@ -94,13 +94,22 @@ NOTES = {
     905: "to brokers of one name, with `notifyMinBrokerIdChanged`",
     907: "`haStatus`; of a master without slaves",
     1007: "`getBrokerEpoch`; answers 1, as a broker without a controller does",
+    3001: "`createUser`, `copyUser`; `cometmq users create`; [access control](access.md)",
+    3002: "`updateUser`, `copyUser`; `cometmq users update`",
+    3003: "`deleteUser`; `cometmq users delete`",
+    3004: "`getUser`, `copyUser`; passwords are for super users alone",
+    3005: "`listUser`, `copyUser`; `cometmq users list`",
+    3006: "`createAcl`, `copyAcl`; `cometmq acls allow` and `deny`",
+    3007: "`updateAcl`, `copyAcl`",
+    3008: "`deleteAcl`; `cometmq acls delete`",
+    3009: "`getAcl`, `copyAcl`",
+    3010: "`listAcl`, `copyAcl`; `cometmq acls list`",
 }
 POP = "POP consumption comes later"
 LITE = "lite topics come with POP, if at all"
 TIMER = "timers at arbitrary times come later"
 HA = "replication comes later"
 CONTROLLER = "there is no controller; a code of controllers"
-AUTH = "access control comes later"
 COLD = "there is no throttle to be set: threads wait for cold reads, and nobody else does"
 ROCKS = "there is no RocksDB here"
 UNUSED = "declared by Apache and answered by nobody there either"
@@ -111,7 +120,6 @@ WHY_NOT = {
     **dict.fromkeys(range(200070, 200080), LITE),
     **dict.fromkeys((906, 908, 1008), HA),
     **dict.fromkeys((*range(1001, 1007), *range(1009, 1014)), CONTROLLER),
-    **dict.fromkeys(range(3001, 3011), AUTH),
     **dict.fromkeys(range(2001, 2005), COLD),
     **dict.fromkeys((354, 355), ROCKS),
     **dict.fromkeys((902, 903), "for containers of several brokers, which there are none of"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from cometmq.cli.serve_commands import STANDALONE
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.java_keys import NO_EFFECT
 from cometmq.settings.keys import is_live, key_of
@@ -30,6 +31,7 @@ SECTIONS = (
     ("Broker", "broker", BrokerSettings),
     ("Store", "broker", StoreSettings),
     ("Sockets (broker and name server)", "broker", NetSettings),
+    ("Access (broker and name server)", "broker", AccessSettings),
     ("Name server", "namesrv", NamesrvSettings),
 )
 UNITS = (("_ms", "ms"), ("_s", "s"), ("_hours", "h"), ("_pages", "pages"))

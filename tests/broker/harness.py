@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from cometmq.net.admission import Admission
     from cometmq.runtime.clock_and_file_protocols import Worker
+    from cometmq.settings.access import AccessSettings
 
 SMALL_STORE = StoreSettings(
     commit_log_file_bytes=16 * 1024 * 1024, max_hash_slot_num=5_000, max_index_num=20_000
@@ -81,6 +82,7 @@ def new_broker(
     disk: SimFiles | None = None,
     conf: Path | None = None,
     worker: Callable[[str], Worker] = sim_worker,
+    access: AccessSettings | None = None,
     admission: Admission | None = None,
     **settings: Any,
 ) -> Broker:
@@ -94,6 +96,7 @@ def new_broker(
         files=disk,
         worker=worker,
         conf=conf,
+        access=access,
         admission=admission,
     )
 

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from cometmq.errors import SettingsError
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.java_keys import HONOURED, JAVA_KEYS, NO_EFFECT
 from cometmq.settings.keys import key_of
@@ -17,8 +18,8 @@ from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
-BROKER = (BrokerSettings, StoreSettings, NetSettings)
-NAMESRV = (NamesrvSettings, NetSettings)
+BROKER = (BrokerSettings, StoreSettings, NetSettings, AccessSettings)
+NAMESRV = (NamesrvSettings, NetSettings, AccessSettings)
 
 STOCK = """
 brokerClusterName = DefaultCluster
@@ -78,10 +79,10 @@ def test_each_refused_key_refuses_to_start_and_to_change(key: str, kinds: tuple[
 
 def test_a_refusal_says_what_to_do() -> None:
     with pytest.raises(SettingsError) as caught:
-        load(BROKER, from_options({"aclEnable": "true"}))
+        load(BROKER, from_options({"enableLmq": "true"}))
     assert str(caught.value) == (
-        "command line: aclEnable is 'true', which asks for access control; CometMQ does not have "
-        "that: set it to false, or keep Apache's broker"
+        "command line: enableLmq is 'true', which asks for light message queues; CometMQ does not "
+        "have that: set it to false, or keep Apache's broker"
     )
     with pytest.raises(SettingsError, match="remove it, or keep Apache's broker"):
         load(BROKER, from_options({"readOnlyCommitLogStorePaths": "/old"}))

@@ -207,8 +207,8 @@ def test_every_setting_can_be_given_as_text(kind: type) -> None:
 
 
 def test_a_variable_for_a_key_that_is_refused_is_refused() -> None:
-    given = from_environment({"COMETMQ_ACL_ENABLE": "true"}, BROKER)
-    with pytest.raises(SettingsError, match="environment variable COMETMQ_ACL_ENABLE: aclEnable"):
+    given = from_environment({"COMETMQ_ENABLE_LMQ": "true"}, BROKER)
+    with pytest.raises(SettingsError, match="environment variable COMETMQ_ENABLE_LMQ: enableLmq"):
         load(BROKER, given)
     given = from_environment({"COMETMQ_SEND_MESSAGE_THREAD_POOL_NUMS": "4"}, BROKER)
     assert "has no effect here" in load(BROKER, given).warnings[0]

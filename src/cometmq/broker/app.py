@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cometmq.access.server_access import ServerAccess, only_admission
 from cometmq.broker.advertised_address import advertised_host, packed_address
 from cometmq.broker.broker_state import BrokerEnvironment, BrokerState, refuse_bad_tables
 from cometmq.broker.cluster.config_requests import BrokerConfigRequests
@@ -41,6 +42,7 @@ from cometmq.runtime.system_clock_and_files import (
     expand_user_path,
 )
 from cometmq.runtime.text_file import TextFile
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.net import NetSettings
@@ -82,6 +84,7 @@ class Broker:
         store: MessageStore,
         state: BrokerState,
         net: NetSettings,
+        access: AccessSettings,
         conf: TextFile | None,
     ) -> None:
         settings = environment.settings
@@ -90,7 +93,8 @@ class Broker:
         self.state = state
         self.port = 0
         """The port listened on, once started."""
-        self._pool = ChannelPool()
+        self._sign = environment.access.preparer()
+        self._pool = ChannelPool(prepare=self._sign)
         self._registration = NamesrvRegistration(
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
         )
@@ -106,11 +110,16 @@ class Broker:
             lambda: self.address,
             packed_address(advertised_host(settings), settings.listen_port),
         )
-        self._live = live = LiveSettings(settings, environment.store_settings, net)
+        self._live = live = LiveSettings(settings, environment.store_settings, net, access)
         self._subscribe(live)
         config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
         self._dispatcher = self._make_dispatcher(
-            [*self._handlers.endpoints(), *config.endpoints()], environment.admission
+            [
+                *self._handlers.endpoints(),
+                *config.endpoints(),
+                *environment.access.endpoints(),
+            ],
+            environment.admission,
         )
         self._server = RemotingServer(
             self._dispatcher,
@@ -185,24 +194,28 @@ class Broker:
         files: Files | None = None,
         worker: Callable[[str], Worker] = ThreadWorker,
         conf: Path | None = None,
+        access: AccessSettings | None = None,
         admission: Admission | None = None,
     ) -> Broker:
         """Make a broker that does not listen yet; its store is open, locked and recovered.
 
         `conf` is the settings file, where changes made while the broker runs are written down.
-        `admission` is asked about every request before its handler is: the place for access
-        control and quotas.
+        `admission` is asked about every request before its handler is, in place of the access
+        control that `access` asks for.
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
-        settings = settings or BrokerSettings()
+        settings, access = settings or BrokerSettings(), access or AccessSettings()
         root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
+        files, cluster = files or SystemFiles(), settings.broker_cluster_name
+        guard = ServerAccess(access, root / "config", files, cluster=cluster)
         environment = BrokerEnvironment(
             settings,
             store or StoreSettings(),
             root,
             clock or SystemClock(),
-            files or SystemFiles(),
-            admission,
+            files,
+            guard,
+            only_admission(admission, guard.control),
         )
         refuse_lost_tables(environment.files, root)
         levels = DelayLevels.parse(settings.message_delay_level)
@@ -218,12 +231,13 @@ class Broker:
         )
         with ExitStack() as undo:
             undo.callback(opened.abandon)
+            guard.keep_initial_users()
             try:
                 state = BrokerState(environment, opened, levels)
             except OSError as problem:
                 raise open_failure(root, problem) from problem
             file = TextFile(conf, environment.files) if conf else None
-            broker = cls(environment, opened, state, net or NetSettings(), file)
+            broker = cls(environment, opened, state, net or NetSettings(), access, file)
             undo.pop_all()
         return broker
 
@@ -314,7 +328,7 @@ class Broker:
         self._background.every(1.0, self._registration.run, name="registration", first_s=0)
 
     async def _check_own_address(self) -> None:
-        if (problem := await wrong_address(self.address, self.settings)) is not None:
+        if (problem := await wrong_address(self.address, self.settings, self._sign)) is not None:
             log.warning("%s", problem)
 
     async def _unregister(self) -> None:

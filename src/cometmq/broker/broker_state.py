@@ -24,6 +24,7 @@ from cometmq.broker.pulls.held_requests import HeldRequests
 from cometmq.broker.pulls.pull_long_polling import HeldPulls
 from cometmq.broker.requests.large_tables import LargeTableAnswers
 from cometmq.metrics.registry import MetricsRegistry
+from cometmq.net.admission import found_admission
 from cometmq.rules.filters import bloom_filter
 from cometmq.runtime.time_slices import TimeSlices
 from cometmq.store.json_file import JsonFile
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from cometmq.access.server_access import ServerAccess
     from cometmq.model.topic import TopicConfig
     from cometmq.net.admission import Admission
     from cometmq.rules.delay_levels import DelayLevels
@@ -65,6 +67,7 @@ class BrokerEnvironment:
         root: Path,
         clock: Clock,
         files: Files,
+        access: ServerAccess,
         admission: Admission | None = None,
     ) -> None:
         self.settings = settings
@@ -72,6 +75,7 @@ class BrokerEnvironment:
         self.store_settings = store_settings
         self.clock = clock
         self.files = files
+        self.access = access
         self.admission = admission
         self.root = root
 
@@ -139,7 +143,8 @@ class BrokerState:
         self.dead_letters = DeadLetterQueues(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )
-        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings)
+        admit = found_admission(environment.admission)
+        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings, admit)
         self.check_back = CheckBack(
             store,
             self.topics,

@@ -33,7 +33,7 @@ from cometmq.broker.sends.send_fast_path import FastPaths
 from cometmq.broker.sends.send_handler import SendHandler
 from cometmq.broker.sends.send_response import SendResponses
 from cometmq.broker.sends.single_message_writer import RetryLimit, SingleMessageWriter
-from cometmq.net.admission import FastPathAdmission
+from cometmq.net.admission import FastPathAdmission, found_admission
 from cometmq.runtime.system_clock_and_files import ram_bytes
 from cometmq.wire.records.message_id import UniqKeyGenerator
 
@@ -138,7 +138,9 @@ class BrokerHandlers:
             *self._send_back.endpoints(),
             *self._reply.endpoints(),
             *state.transactions.endpoints(),
-            *MessageLookupHandler(store, environment.store_settings).endpoints(),
+            *MessageLookupHandler(
+                store, environment.store_settings, found_admission(environment.admission)
+            ).endpoints(),
             *self._topic_requests().endpoints(),
             *GroupRequests(
                 state.groups, state.offsets, state.stats, state.large_tables
@@ -214,6 +216,7 @@ class BrokerHandlers:
             state.stats,
             self._environment.settings,
             self._environment.clock.now_ms,
+            found_admission(self._environment.admission),
         )
 
     def _topic_requests(self) -> TopicRequests:

@@ -22,11 +22,13 @@ from cometmq.errors import SettingsError
 from cometmq.net.address import join_address
 from cometmq.net.server import require_free
 from cometmq.runtime.system_clock_and_files import expand_user_path
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
-from cometmq.settings.keys import key_of
+from cometmq.settings.keys import is_secret, key_of
 from cometmq.settings.load import (
     LoadedSettings,
     RawSetting,
+    env_name_of,
     from_environment,
     from_options,
     from_text,
@@ -39,8 +41,8 @@ from cometmq.settings.store import StoreSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings)
-_NAMESRV_KINDS = (NamesrvSettings, NetSettings)
+_BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings, AccessSettings)
+_NAMESRV_KINDS = (NamesrvSettings, NetSettings, AccessSettings)
 _FAR_AWAY = ((socket.AF_INET, ("192.0.2.1", 9)), (socket.AF_INET6, ("2001:db8::1", 9)))
 _WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -128,13 +130,14 @@ def standalone(
         theirs,
         from_options({"bindAddress": broker_settings.bind_address, "listenPort": namesrv_port}),
     )
+    access = _access_of_name_server(loaded.of(AccessSettings), kept.parent)
     ready = ReadyFile(common.ready_file)
 
     async def begin(running: RunningRoles) -> None:
         from cometmq.namesrv.app import NameServer
 
         name_server = NameServer.open(
-            names.of(NamesrvSettings), loaded.of(NetSettings), conf=common.conf
+            names.of(NamesrvSettings), loaded.of(NetSettings), conf=common.conf, access=access
         )
         await running.start(name_server)
         host, port = broker_settings.bind_address, name_server.port
@@ -173,7 +176,9 @@ def namesrv(
         from cometmq.namesrv.app import NameServer
 
         settings = loaded.of(NamesrvSettings)
-        name_server = NameServer.open(settings, loaded.of(NetSettings), conf=common.conf)
+        name_server = NameServer.open(
+            settings, loaded.of(NetSettings), conf=common.conf, access=loaded.of(AccessSettings)
+        )
         await running.start(name_server)
         address = join_address(_outside(settings.bind_address), name_server.port)
         _announce(running, ready, {"namesrv": address})
@@ -223,6 +228,18 @@ def broker(
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
 
+def _access_of_name_server(access: AccessSettings, config: Path) -> AccessSettings:
+    """Settings with which the name server keeps its own users beside those of the broker."""
+    if access.authentication_enabled and access.inner_credentials is None:
+        raise SettingsError(
+            "authenticationEnabled is true: set innerClientAuthenticationCredentials too, with "
+            "which the broker registers at its name server"
+        )
+    directory = Path(access.auth_config_path or config)
+    accounts = access.plain_acl_file or str(directory / "plain_acl.yml")
+    return replace(access, auth_config_path=str(directory / "namesrv"), plain_acl_file=accounts)
+
+
 async def _start_broker(
     running: RunningRoles,
     settings: BrokerSettings,
@@ -238,7 +255,13 @@ async def _start_broker(
     await require_free(settings.bind_address, settings.listen_port)
     store = expand_user_path("storePathRootDir", settings.store_path_root_dir).absolute()
     settings = replace(settings, store_path_root_dir=str(store))
-    served = Broker.open(settings, loaded.of(StoreSettings), loaded.of(NetSettings), conf=conf)
+    served = Broker.open(
+        settings,
+        loaded.of(StoreSettings),
+        loaded.of(NetSettings),
+        conf=conf,
+        access=loaded.of(AccessSettings),
+    )
     await running.start(served)
     if not settings.namesrv_addr:
         click.echo(
@@ -281,8 +304,17 @@ def _from_sets(sets: tuple[str, ...]) -> list[RawSetting]:
         key, equals, value = one.partition("=")
         if not equals:
             raise SettingsError(f"--set {one}: write KEY=VALUE")
+        if key.strip() in _secret_keys():
+            raise SettingsError(
+                f"--set {key.strip()}: every user of this machine can read arguments; put it into "
+                f"the file of -c, or into the variable {env_name_of(key.strip())}"
+            )
         found.append(RawSetting(key.strip(), value, f"--set {one}"))
     return found
+
+
+def _secret_keys() -> set[str]:
+    return {key_of(each) for kind in _BROKER_KINDS for each in fields(kind) if is_secret(each)}
 
 
 def _environment() -> list[RawSetting]:

@@ -9,6 +9,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cometmq.access.server_access import ServerAccess, only_admission
 from cometmq.errors import SettingsError
 from cometmq.namesrv.broker_notifier import BrokerNotifier
 from cometmq.namesrv.config_requests import NamesrvConfigRequests
@@ -25,6 +26,7 @@ from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
 from cometmq.runtime.time_slices import TimeSlices
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -52,6 +54,8 @@ class NameServer:
         settings: NamesrvSettings,
         clock: Clock,
         net: NetSettings,
+        access_settings: AccessSettings,
+        access: ServerAccess,
         conf: TextFile | None = None,
         admission: Admission | None = None,
     ) -> None:
@@ -65,7 +69,7 @@ class NameServer:
         )
         route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms, time_slices)
         topic_lists = TopicListRequests(routes, settings, time_slices)
-        self._live = live = LiveSettings(settings, net)
+        self._live = live = LiveSettings(settings, net, access_settings)
         live.subscribe(
             NamesrvSettings,
             self._registrations.adjust,
@@ -78,6 +82,7 @@ class NameServer:
             *topic_lists.endpoints(),
             *KvRequests(kv).endpoints(),
             *NamesrvConfigRequests(live, conf).endpoints(),
+            *access.endpoints(),
         ]
         self._dispatcher = RequestDispatcher(endpoints, admission=admission)
         self._server = RemotingServer(self._dispatcher, net, monotonic_s=clock.monotonic_s)
@@ -93,23 +98,27 @@ class NameServer:
         clock: Clock | None = None,
         files: Files | None = None,
         conf: Path | None = None,
+        access: AccessSettings | None = None,
         admission: Admission | None = None,
     ) -> NameServer:
         """Make a name server that does not listen yet.
 
         `conf` is the settings file, where changes made while it runs are written down.
-        `admission` is asked about every request before its handler is: the place for access
-        control and quotas.
-        Raises SettingsError when the file at `kvConfigPath` cannot be read.
+        `admission` is asked about every request before its handler is, in place of the access
+        control that `access` asks for.
+        Raises SettingsError when the file at `kvConfigPath` or access.json cannot be read.
         """
-        settings = settings or NamesrvSettings()
+        settings, access = settings or NamesrvSettings(), access or AccessSettings()
         clock = clock or SystemClock()
         files = files or SystemFiles()
         kv = _open_kv(settings.kv_config_path, files)
         net = net or NetSettings()
         file = TextFile(conf, files) if conf else None
         routes = RouteRegistry(settings.registered_topics_max)
-        return cls(routes, kv, settings, clock, net, file, admission)
+        guard = ServerAccess(access, _access_directory(settings, access), files)
+        guard.keep_initial_users()
+        hook = only_admission(admission, guard.control)
+        return cls(routes, kv, settings, clock, net, access, guard, file, hook)
 
     @property
     def address(self) -> str:
@@ -136,6 +145,12 @@ class NameServer:
         await self._background.stop()
         self._dispatcher.stop()
         await self._server.stop()
+
+
+def _access_directory(settings: NamesrvSettings, access: AccessSettings) -> Path:
+    if access.is_guarded and not (settings.kv_config_path or access.auth_config_path):
+        raise SettingsError("set authConfigPath to the directory that holds users and policies")
+    return expand_user_path("kvConfigPath", settings.kv_config_path).parent
 
 
 def _open_kv(path: str, files: Files) -> KvConfig:

@@ -89,6 +89,14 @@ class Admission(ABC):
         `admit`, and so keeps sends and pulls off their fast paths. Must not raise.
         """
 
+    def admit_found(self, _command: Command, _connection: Connection, _topic: str) -> None:
+        """Admit a request once more when its handler has found which topic it is about.
+
+        That is asked where only a stored message says it.
+        Raises Reject to refuse; this one admits.
+        """
+        return
+
     def rules_changed(self) -> None:
         """Have every request asked about again, also those that fast paths have learned."""
         for notify in self.on_change:
@@ -142,6 +150,19 @@ class FastPathAdmission:
         if endpoint is None:
             return False
         return self._admission.always_admits(AdmissionRequest(endpoint, command), connection)
+
+
+FoundAdmission = Callable[[Command, "Connection", str], None]
+"""What a handler calls with a request once it has found which topic it is about; raises Reject."""
+
+
+def found_admission(admission: Admission | None) -> FoundAdmission:
+    """Return `admit_found` of the hook; without one, what admits everything."""
+    return _admit_all if admission is None else admission.admit_found
+
+
+def _admit_all(_command: Command, _connection: Connection, _topic: str) -> None:
+    pass
 
 
 def admitted(admission: Admission | None, endpoint: Endpoint) -> Handler:

@@ -40,6 +40,8 @@ class RequestResources(NamedTuple):
 
     topics: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    """Consumer groups."""
+    producer_groups: tuple[str, ...] = ()
 
 
 ResourceGetter = Callable[[Command], RequestResources]
@@ -47,16 +49,18 @@ ResourceGetter = Callable[[Command], RequestResources]
 
 def header_resources(
     topics: Iterable[str] = ("topic",),
-    groups: Iterable[str] = ("consumerGroup", "producerGroup", "group"),
+    groups: Iterable[str] = ("consumerGroup", "group"),
+    producers: Iterable[str] = ("producerGroup",),
 ) -> ResourceGetter:
     """Return what finds resources in these header fields; absent and empty ones are left out."""
-    topic_fields, group_fields = tuple(topics), tuple(groups)
+    topic_fields, group_fields, producer_fields = tuple(topics), tuple(groups), tuple(producers)
 
     def get(request: Command) -> RequestResources:
         ext = request.ext
         return RequestResources(
             tuple(ext[field] for field in topic_fields if ext.get(field)),
             tuple(ext[field] for field in group_fields if ext.get(field)),
+            tuple(ext[field] for field in producer_fields if ext.get(field)),
         )
 
     return get

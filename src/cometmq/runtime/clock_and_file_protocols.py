@@ -132,6 +132,10 @@ class Files(Protocol):
         """Make or replace a file; on return its bytes are durable, its name is not."""
         ...
 
+    def write_private(self, path: Path, data: bytes) -> None:
+        """Do as `write`, with a file that nobody but its owner may read."""
+        ...
+
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name in one step, replacing what had it."""
         ...

@@ -291,6 +291,15 @@ class SystemFiles:
             file.flush()
             os.fsync(file.fileno())
 
+    def write_private(self, path: Path, data: bytes) -> None:
+        """Do as `write`, with a file that nobody but its owner may read."""
+        path.unlink(missing_ok=True)  # who had it open sees nothing of the new one
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name in one step, replacing what had it."""
         old.replace(new)

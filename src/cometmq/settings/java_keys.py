@@ -12,7 +12,8 @@ from __future__ import annotations
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
 _HONOURED = """
-    accessMessageInMemoryMaxRatio autoCreateSubscriptionGroup autoCreateTopicEnable bindAddress
+    accessMessageInMemoryMaxRatio aclEnable authConfigPath authenticationEnabled
+    authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable bindAddress
     brokerClusterName brokerId brokerIP1 brokerName brokerPermission brokerRole brokerTopicEnable
     channelExpiredTimeout checkCRCOnRecover cleanFileForciblyEnable cleanResourceInterval
     clusterTopicEnable compressedRegister defaultQueryMaxNum defaultTopicQueueNums
@@ -22,7 +23,8 @@ _HONOURED = """
     fileReservedTime filterDataCleanTimeSpan filterSupportRetry flushCommitLogLeastPages
     flushCommitLogThoroughInterval flushConsumeQueueThoroughInterval flushConsumerOffsetInterval
     flushDelayOffsetInterval flushDiskType flushIntervalCommitLog flushIntervalConsumeQueue
-    forceRegister kvConfigPath listenPort litePullMessageEnable longPollingEnable
+    forceRegister initAuthenticationUser innerClientAuthenticationCredentials kvConfigPath
+    listenPort litePullMessageEnable longPollingEnable
     mappedFileSizeCommitLog mappedFileSizeConsumeQueue maxErrorRateOfBloomFilter
     maxFilterMessageSize maxHashSlotNum maxIndexNum maxMessageSize maxMsgsNumBatch
     maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
@@ -103,15 +105,19 @@ _NO_EFFECT: dict[str, str] = {
         dLegerGroup dLegerPeers dLegerSelfId enableBatchPush preferredLeaderId
         storePathDLedgerCommitLog
     """,
-    "access control is off, and aclEnable and authenticationEnabled are refused": """
-        aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authConfigPath
-        authenticationMetadataProvider authenticationProvider authenticationStrategy
-        authenticationWhitelist authorizationMetadataProvider authorizationProvider
-        authorizationStrategy authorizationWhitelist initAuthenticationUser
-        innerClientAuthenticationCredentials statefulAuthenticationCacheExpiredSecond
+    "users and policies are in memory, and every request is looked at": """
+        aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authenticationStrategy
+        authorizationStrategy statefulAuthenticationCacheExpiredSecond
         statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond
         statefulAuthorizationCacheMaxNum userCacheExpiredSecond userCacheMaxNum
         userCacheRefreshSecond
+    """,
+    "users and policies come from access.json alone": """
+        authenticationMetadataProvider authenticationProvider authorizationMetadataProvider
+        authorizationProvider
+    """,
+    "no request code is exempt from access control": """
+        authenticationWhitelist authorizationWhitelist
     """,
     "consumers that take messages by POP are not served": """
         appendAckAsync appendCkAsync clearRetryTopicWhenDeleteTopic defaultPopShareQueueNum

@@ -20,17 +20,33 @@ class BadValueError(SettingsError):
         super().__init__(f"{key} is {value!r}; it must be {rule}")
 
 
-def setting(default: Any, *, java: str | None = None, note: str = "", live: bool = False) -> Any:
+def setting(
+    default: Any,
+    *,
+    java: str | None = None,
+    note: str = "",
+    live: bool = False,
+    secret: bool = False,
+) -> Any:
     """Declare a settings field: its default, its key where camelCase is not it, and its note.
 
-    `live`: it may change while the role runs.
+    `live`: it may change while the role runs. `secret`: no text shows its value.
     """
-    return dataclasses.field(default=default, metadata={"key": java, "note": note, "live": live})
+    return dataclasses.field(
+        default=default,
+        repr=not secret,
+        metadata={"key": java, "note": note, "live": live, "secret": secret},
+    )
 
 
 def is_live(field: dataclasses.Field[Any]) -> bool:
     """Whether the field may change while the role runs."""
     return bool(field.metadata.get("live"))
+
+
+def is_secret(field: dataclasses.Field[Any]) -> bool:
+    """Whether no text may show the field's value."""
+    return bool(field.metadata.get("secret"))
 
 
 def text_of(settings: Any, field: dataclasses.Field[Any]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
 from cometmq.errors import SettingsError
 from cometmq.settings.java_keys import HONOURED, JAVA_KEYS, NO_EFFECT
-from cometmq.settings.keys import BadValueError, key_of
+from cometmq.settings.keys import BadValueError, is_secret, key_of
 from cometmq.settings.properties import parse
 from cometmq.settings.renamed_keys import RENAMED, renaming
 from cometmq.settings.unsupported_keys import UNSUPPORTED, refusal
@@ -44,6 +44,8 @@ class KnownSettingKeys(NamedTuple):
 
     fields: dict[str, list[tuple[type, str]]]
     types: dict[str, Any]
+    secrets: set[str]
+    """Keys whose values no text may show."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def load(kinds: Iterable[type], *layers: Iterable[RawSetting]) -> LoadedSettings
     for layer in layers:
         for given in _with_present_names(layer, known, warnings):
             if _is_ours(given, known, warnings):
-                values[given.key] = _value(given, known.types[given.key])
+                is_secret = given.key in known.secrets
+                values[given.key] = _value(given, known.types[given.key], is_secret=is_secret)
                 places[given.key] = given.where
     objects: dict[type, Any] = {}
     for kind in kinds:
@@ -152,13 +155,16 @@ def env_name_of(key: str) -> str:
 def _known(kinds: tuple[type, ...]) -> KnownSettingKeys:
     fields: dict[str, list[tuple[type, str]]] = {}
     types: dict[str, Any] = {}
+    secrets: set[str] = set()
     for kind in kinds:
         hints = get_type_hints(kind)
         for field in dataclasses.fields(kind):
             key = key_of(field)
             fields.setdefault(key, []).append((kind, field.name))
             types[key] = hints[field.name]
-    return KnownSettingKeys(fields, types)
+            if is_secret(field):
+                secrets.add(key)
+    return KnownSettingKeys(fields, types, secrets)
 
 
 def _with_present_names(
@@ -207,10 +213,10 @@ def _hint(key: str, known: KnownSettingKeys) -> str:
     return "; no known setting is spelt like it"
 
 
-def _value(given: RawSetting, kind: Any) -> Any:
+def _value(given: RawSetting, kind: Any, *, is_secret: bool) -> Any:
     text = given.text.strip()
     if any("\ud800" <= char <= "\udfff" for char in text):
-        shown = text.encode("utf-8", "surrogateescape")
+        shown = "(not shown)" if is_secret else text.encode("utf-8", "surrogateescape")
         raise SettingsError(
             f"{given.where}: {given.key} is {shown!r}, which is no UTF-8; write it in UTF-8"
         )

@@ -20,10 +20,9 @@ class UnsupportedKey(NamedTuple):
 
 UNSUPPORTED = {
     # Access
-    "aclEnable": UnsupportedKey("false", "access control"),
-    "authenticationEnabled": UnsupportedKey("false", "access control"),
-    "authorizationEnabled": UnsupportedKey("false", "access control"),
-    "migrateAuthFromV1Enabled": UnsupportedKey("false", "access control"),
+    "migrateAuthFromV1Enabled": UnsupportedKey(
+        "false", "accounts of ACL 1.0 turned into users (aclEnable reads them as they are)"
+    ),
     "useTLS": UnsupportedKey("false", "TLS between servers"),
     "socksProxyConfig": UnsupportedKey("{}", "connections through a proxy"),
     "rejectPullConsumerEnable": UnsupportedKey(

@@ -12,7 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.errors import SettingsError
-from cometmq.settings.keys import is_live, key_of, text_of
+from cometmq.settings.keys import is_live, is_secret, key_of, text_of
 from cometmq.settings.load import from_options, from_text, load
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ _SECRET = frozenset(
     {"brokerConfigPath", "configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 )
 """Keys that are not changed from outside, whatever the role."""
+
+HIDDEN = "******"
+"""Stands for a secret where settings are shown."""
 
 
 class ForbiddenKeyError(SettingsError):
@@ -36,11 +39,14 @@ class SettingsUpdate(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def table_of(settings: Sequence[Any]) -> dict[str, str]:
-    """Return all settings by key, sorted, as a properties file has them."""
-    found = {
-        key_of(field): text_of(one, field) for one in settings for field in dataclasses.fields(one)
-    }
+def table_of(settings: Sequence[Any], *, shows_secrets: bool = False) -> dict[str, str]:
+    """Return all settings by key, sorted, as a properties file has them; stars for a secret."""
+    found: dict[str, str] = {}
+    for one in settings:
+        for field in dataclasses.fields(one):
+            text = text_of(one, field)
+            is_hidden = text and is_secret(field) and not shows_secrets
+            found[key_of(field)] = HIDDEN if is_hidden else text
     return dict(sorted(found.items()))
 
 
@@ -55,11 +61,15 @@ def update(settings: Sequence[Any], text: str) -> SettingsUpdate:
     for one in given:
         if one.key in _SECRET:
             raise ForbiddenKeyError(f"{one.key} cannot be changed from outside")
-    before = table_of(settings)
+    before = table_of(settings, shows_secrets=True)
     kinds = tuple(type(one) for one in settings)
     loaded = load(kinds, from_options(before), given)
     after = tuple(loaded.of(kind) for kind in kinds)
-    values = {key: value for key, value in table_of(after).items() if value != before[key]}
+    values = {
+        key: value
+        for key, value in table_of(after, shows_secrets=True).items()
+        if value != before[key]
+    }
     fixed = {
         key_of(field) for kind in kinds for field in dataclasses.fields(kind) if not is_live(field)
     }

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cometmq.broker.app import Broker
 from cometmq.errors import CometError
 from cometmq.namesrv.app import NameServer
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
 from cometmq.settings.load import RawSetting, load
@@ -42,7 +43,7 @@ _OLD_FIELD_NAMES = {
 }
 """Old names of fields that programs may still give, and the present ones."""
 
-_KINDS = (BrokerSettings, StoreSettings, NetSettings)
+_KINDS = (BrokerSettings, StoreSettings, NetSettings, AccessSettings)
 _POLL_S = 0.01
 
 
@@ -277,6 +278,7 @@ class InProcessCluster:
                 self._loaded.of(NetSettings),
                 clock=self._clock,
                 files=self._files,
+                access=self._loaded.of(AccessSettings),
             )
             await self.role.start()
             started.push_async_callback(self.role.stop)

@@ -14,17 +14,25 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.settings.broker import BrokerSettings
+    from cometmq.wire.command import Command
 
 TIMEOUT_S = 3.0
 """How long the connection and the answer may take, seconds each."""
 
 
-async def wrong_address(addr: str, settings: BrokerSettings) -> str | None:
-    """One sentence when `addr` does not lead to this broker from here; None when it does."""
+async def wrong_address(
+    addr: str, settings: BrokerSettings, sign: Callable[[Command], None] | None = None
+) -> str | None:
+    """One sentence when `addr` does not lead to this broker from here; None when it does.
+
+    `sign` signs the question; a broker that refuses to answer it is taken for this one.
+    """
     advice = "set brokerIP1 to an address at which clients reach this broker"
     try:
-        channel = await connect(addr, TIMEOUT_S)
+        channel = await connect(addr, TIMEOUT_S, prepare=sign)
     except CometError as error:
         return f"clients are given the address {addr}, but from here {error}; {advice}"
     try:

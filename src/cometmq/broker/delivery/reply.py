@@ -77,7 +77,7 @@ class ReplyHandler:
                 RequestCode.SEND_REPLY_MESSAGE_V2,
                 self,
                 RequestEffect.MUTATING | RequestEffect.DURABLE,
-                resources=header_resources(topics=("b",), groups=("a",)),
+                resources=header_resources(topics=("b",), producers=("a",)),
             ),
         )
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.model.group import SubscriptionGroupConfig
+    from cometmq.net.admission import FoundAdmission
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.cold_read_context import ReadContext
@@ -78,7 +79,10 @@ class SendBackHandler:
         stats: BrokerStats,
         settings: BrokerSettings,
         now_ms: Callable[[], int],
+        admit_found: FoundAdmission,
     ) -> None:
+        """`admit_found` decides whether who sends a message back may read its topic."""
+        self._admit_found = admit_found
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -104,7 +108,7 @@ class SendBackHandler:
         """Work with these settings from now on."""
         self._settings = settings
 
-    def __call__(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    def __call__(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
         """Store the next attempt; raises Reject."""
         header = ConsumerSendMsgBackRequestHeader.decode(request.ext)
         group = self._groups.admit(header.group)
@@ -120,7 +124,8 @@ class SendBackHandler:
         times_max = attempts_max(group, request.version, header.max_reconsume_times)
         reason = request.ext.get("dlqReason")
         return self._store.cold_reader.prepare_and_apply(
-            partial(self._prepare, header, times_max, reason), partial(self._apply, header, group)
+            partial(self._prepare, header, times_max, reason),
+            partial(self._apply, header, group, partial(self._admit_found, request, connection)),
         )
 
     def _prepare(
@@ -150,9 +155,11 @@ class SendBackHandler:
         self,
         header: ConsumerSendMsgBackRequestHeader,
         group: SubscriptionGroupConfig,
+        admit_found: Callable[[str], None],
         sent_back: _SentBack,
     ) -> Reply:
         record, draft = sent_back.record, sent_back.draft
+        admit_found(record.topic)
         if sent_back.has_no_room:
             log.warning(
                 "%s does not retry a message: its properties leave no room for ours", header.group

@@ -36,10 +36,11 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import message_id, properties, sysflag
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
     from cometmq.broker.metrics.broker_stats import BrokerStats
+    from cometmq.net.admission import FoundAdmission
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.cold_read_context import ReadContext
@@ -78,7 +79,10 @@ class Transactions:
         delayed_messages: DelayedMessages,
         stats: BrokerStats,
         settings: BrokerSettings,
+        admit_found: FoundAdmission,
     ) -> None:
+        """`admit_found` decides whether who ends a half message may send to its topic."""
+        self._admit_found = admit_found
         self._store = store
         self._delayed_messages = delayed_messages
         self._stats = stats
@@ -140,7 +144,7 @@ class Transactions:
         if len(self._copies) > COPIES_MAX:
             del self._copies[next(iter(self._copies))]
 
-    def end(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:
+    def end(self, request: Command, connection: Connection) -> Reply | Awaitable[Reply]:
         """Commit or roll back a half message (37); raises Reject.
 
         "Unknown" changes nothing and is answered with 0; so is a second end, as when a producer
@@ -152,11 +156,18 @@ class Transactions:
         if header.commit_or_rollback not in _ENDS:
             raise _wrong("commitOrRollback field wrong; it is 0, 8 or 12")
         return self._store.cold_reader.prepare_and_apply(
-            partial(_read_half, header.commit_log_offset, (HALF_TOPIC,)), partial(self._end, header)
+            partial(_read_half, header.commit_log_offset, (HALF_TOPIC,)),
+            partial(self._end, header, partial(self._admit_found, request, connection)),
         )
 
-    def _end(self, header: EndTransactionRequestHeader, half: StoredRecord) -> Reply:
+    def _end(
+        self,
+        header: EndTransactionRequestHeader,
+        admit_found: Callable[[str], None],
+        half: StoredRecord,
+    ) -> Reply:
         raw = half.properties
+        admit_found((properties.find(raw, b"REAL_TOPIC") or b"").decode("utf-8", "replace"))
         if not header.from_transaction_check and is_end_too_late(
             self._store.believed_ms() - half.born_ms,
             properties.find(raw, IMMUNITY),

@@ -359,8 +359,10 @@ def _notify(group: str, members: Iterable[Connection]) -> None:
 def _resources_of_heartbeat(request: Command) -> RequestResources:
     beat = _decoded(request.body)
     topics = [each.topic for consumer in beat.consumers for each in consumer.subscriptions]
-    groups = [*beat.producer_groups, *(consumer.group_name for consumer in beat.consumers)]
-    return RequestResources(tuple(dict.fromkeys(topics)), tuple(dict.fromkeys(groups)))
+    groups = [consumer.group_name for consumer in beat.consumers]
+    return RequestResources(
+        tuple(dict.fromkeys(topics)), tuple(dict.fromkeys(groups)), tuple(beat.producer_groups)
+    )
 
 
 def _resources_of_check(request: Command) -> RequestResources:

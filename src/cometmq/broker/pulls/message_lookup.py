@@ -14,8 +14,10 @@ from cometmq.net.handler import Reply
 from cometmq.store.index.key_index import STEPS_MAX
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers import query as headers
+from cometmq.wire.records import log_record
 
 if TYPE_CHECKING:
+    from cometmq.net.admission import FoundAdmission
     from cometmq.net.connection import Connection
     from cometmq.settings.store import StoreSettings
     from cometmq.store.message_store import MessageStore
@@ -32,7 +34,11 @@ _PASSED_OVER = (
 class MessageLookupHandler:
     """Answers 33 and 12."""
 
-    def __init__(self, store: MessageStore, settings: StoreSettings) -> None:
+    def __init__(
+        self, store: MessageStore, settings: StoreSettings, admit_found: FoundAdmission
+    ) -> None:
+        """`admit_found` decides whether who asks for an offset may read what lies there."""
+        self._admit_found = admit_found
         self._store = store
         self._settings = settings
 
@@ -43,7 +49,7 @@ class MessageLookupHandler:
             Endpoint(RequestCode.QUERY_MESSAGE, self.by_key),
         )
 
-    async def by_offset(self, request: Command, _connection: Connection) -> Reply:
+    async def by_offset(self, request: Command, connection: Connection) -> Reply:
         """Send the record at a physical offset (33)."""
         offset = headers.ViewMessageRequestHeader.decode(request.ext).offset
         record = None
@@ -51,6 +57,7 @@ class MessageLookupHandler:
             record = await self._store.cold_reader.run(lambda context: context.record_at(offset))
         if record is None:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        self._admit_found(request, connection, log_record.decode(record).topic)
         return Reply(body=record)
 
     async def by_key(self, request: Command, _connection: Connection) -> Reply:

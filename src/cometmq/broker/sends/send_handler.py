@@ -71,13 +71,13 @@ class SendHandler:
                 RequestCode.SEND_MESSAGE_V2,
                 self,
                 RequestEffect.MUTATING | RequestEffect.DURABLE | RequestEffect.CREATING,
-                resources=header_resources(topics=("b",), groups=("a",)),
+                resources=header_resources(topics=("b",), producers=("a",)),
             ),
             Endpoint(
                 RequestCode.SEND_BATCH_MESSAGE,
                 self,
                 RequestEffect.MUTATING | RequestEffect.DURABLE | RequestEffect.CREATING,
-                resources=header_resources(topics=("b",), groups=("a",)),
+                resources=header_resources(topics=("b",), producers=("a",)),
             ),
         )
 
