@@ -7,6 +7,8 @@ import pytest
 
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_store import GetStatus
+from cometmq.store.property_filter import PropertyFilter
+from cometmq.wire.records import properties
 
 
 async def filled(harness, count=200):
@@ -152,6 +154,36 @@ def test_every_read_of_a_context_reports_what_is_not_in_memory(run_scenario, dis
             with pytest.raises(NotInMemory):
                 read(store.cold_reader.cached)
             assert await store.cold_reader.run(read) == read(store._parts.reads)
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize(("body_bytes", "reads"), [(10, 1), (3000, 2)])
+def test_a_filter_by_properties_waits_for_no_disk_and_is_asked_once_they_are_in_memory(
+    run_scenario, disk, body_bytes, reads
+):
+    """Of a short record one read brings all; of a long one its head, then what is behind it."""
+
+    async def scenario(harness):
+        harness.open(read_threads=2)
+        await harness.put(bytes(body_bytes))
+        await harness.stop()
+        store = harness.open()
+        disk.is_asleep = True
+        asked, missed_in_log = [], []
+        wanted = PropertyFilter(lambda raw: not asked.append(raw), 8)
+        while True:
+            try:
+                got = store.cold_reader.cached.get("T", 0, 0, 1, 1 << 20, None, wanted)
+                break
+            except NotInMemory as missing:
+                assert not asked
+                if missing.segment.mapped_files is store._parts.mapped_files:
+                    missed_in_log.append(missing.at)
+                await store.cold_reader.fetch(missing)
+        assert got.count == 1
+        assert properties.find(*asked, b"TAGS") == b"a"
+        assert len(set(missed_in_log)) == len(missed_in_log) == reads
 
     run_scenario(scenario)
 

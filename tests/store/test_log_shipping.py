@@ -83,6 +83,7 @@ def feed(leader: MessageStore, follower: MessageStore, size: int) -> int:
     """Carry one run of bytes over; how many these were."""
     at = follower.raw_log.end_offset
     data = leader.read_raw(at, size)
+    assert len(data) <= size
     if data:
         assert follower.append_raw(at, data) == at + len(data)
     return len(data)
