@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutStatus
+from cometmq.store.message_store import GetStatus, MessageDraft, MessageStore, PutResult, PutStatus
 from cometmq.testing.memory_store import memory_store
 from cometmq.testing.sim_files import SimClock, SimFiles, SimWorker
 from cometmq.wire.records import log_record as stored
 from oracle_runs import record_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Queue = tuple[str, int]
 DAYS_MS = 24 * 3_600_000
+HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 SIZES = {"commit_log_file_bytes": 4096, "consume_queue_file_bytes": 160, "open_files_max": 8}
 SIZES |= {"max_hash_slot_num": 300, "max_index_num": 30}
 
@@ -74,27 +75,66 @@ class DeletionScenario:
         return self.workers[-1]
 
     def put(self) -> None:
+        """Put some messages of one queue, in one of the ways that the broker has for it."""
         queue, life = (self.rng.choice("ABC"), self.rng.randint(0, 1)), self.disk.life
-        self.number += 1
-        body = b"%d:" % self.number + b"x" * self.rng.choice((0, 50, 300, 900))
-        keys = b"KEYS\x01k%d\x02TAGS\x01a\x02" % self.number
-        placed = self.store.put(MessageDraft(*queue, body, keys, born_ms=1))
-        if placed.status is not PutStatus.PUT_OK:
-            return
-        self.tried[queue, placed.queue_offset].add(body)
+        bodies, raws = [], []
+        for _ in range(self.rng.choice((1, 1, 1, 2, 5))):
+            self.number += 1
+            bodies.append(b"%d:" % self.number + b"x" * self.rng.choice((0, 50, 300, 900)))
+            raws.append(b"KEYS\x01k%d\x02TAGS\x01a\x02" % self.number)
+        placed = {}
+        for body, (phy_offset, queue_offset) in zip(
+            bodies, self.place(queue, bodies, raws), strict=False
+        ):
+            self.tried[queue, queue_offset].add(body)
+            placed[queue_offset] = Answered(body, phy_offset)
         deletions = self.deletions[queue[0]]
 
         def answer(status: PutStatus) -> None:
             is_same = life == self.disk.life and deletions == self.deletions[queue[0]]
             if status is PutStatus.PUT_OK and is_same:
-                self.answered[queue][placed.queue_offset] = Answered(body, placed.phy_offset)
+                self.answered[queue] |= placed
 
-        self.store.on_durable(answer)
+        if placed:
+            self.store.on_durable(answer)
+
+    def place(
+        self, queue: Queue, bodies: list[bytes], raws: list[bytes]
+    ) -> Iterable[tuple[int, int]]:
+        """Where the messages were put that were put: places in the log and in the queue."""
+        how = self.rng.choice(("one by one", "together", "template", "run", "column by column"))
+        self.counts[how] += 1
+        drafts = [MessageDraft(*queue, *pair, born_ms=1) for pair in zip(bodies, raws, strict=True)]
+        if how in ("one by one", "together"):
+            put_all = self.store.put_batch if how == "together" else self.put_each
+            placed = put_all(drafts)
+            return [(p.phy_offset, p.queue_offset) for p in placed if p.status is PutStatus.PUT_OK]
+        template = self.store.record_template(
+            queue[0], 2, flag=0, sys_flag=0, born_host=HOST, reconsume_times=0
+        )
+        codes = [self.store.tags_code(queue[0], raw, 0) for raw in raws]
+        ids, born = [queue[1]] * len(bodies), [1] * len(bodies)
+        if how == "template":
+            messages = zip(ids, born, bodies, raws, codes, strict=True)
+            places = [place for each in messages if (place := template.put(*each)) is not None]
+            return [place[:2] for place in places]
+        if how == "run":
+            found = template.put_run(ids, born, bodies, raws, codes)
+            return zip(found.phy_offsets, found.queue_offsets, strict=True)
+        batch = template.put_batch(queue[1], 1, bodies, raws, codes)
+        return zip(batch.phy_offsets, batch.queue_offsets, strict=True) if batch else ()
+
+    def put_each(self, drafts: list[MessageDraft]) -> list[PutResult]:
+        return [self.store.put(draft) for draft in drafts]
 
     async def act(self) -> None:
         work = self.store._maintenance
-        for _ in range(self.rng.randint(0, 6)):
+        for _ in range(self.rng.randint(0, 4)):
             self.put()
+        if self.rng.random() < 0.1:
+            self.disk.room = self.rng.choice((0, 100, 1000))
+            await asyncio.sleep(0)
+            self.disk.room = None
         for _ in range(self.rng.randint(0, 3)):
             await asyncio.sleep(0)
         self.disk.clock.ms += self.rng.choice((0, 1, 400, 20_000, 4 * DAYS_MS))

@@ -1,0 +1,45 @@
+"""Entries of a queue without a checksum are compared with the records that they name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.store.queues.queue_checksums import NAME
+from cometmq.wire.records.consume_queue_entry import ENTRY, SIZE
+from store.inspected_store import edit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from store.conftest import Scenario, StoreHarness
+
+    Run = Callable[[Scenario], None]
+
+
+@pytest.mark.parametrize(
+    ("place_by", "size_by"),
+    [(4, -4), (0, -1), (0, 1), (1, -1)],
+    ids=["amid a record", "too short", "too long", "a byte later"],
+)
+def test_an_entry_that_names_no_whole_record_has_its_file_built_anew(
+    run_scenario: Run, caplog: pytest.LogCaptureFixture, place_by: int, size_by: int
+) -> None:
+    async def scenario(harness: StoreHarness) -> None:
+        harness.open()
+        for number in range(5):
+            await harness.put(b"%d" % number)
+        await harness.stop()
+        (harness.root / NAME).unlink()
+
+        def change(raw: bytearray) -> None:
+            place, size, code = ENTRY.unpack_from(raw, 4 * SIZE)
+            ENTRY.pack_into(raw, 4 * SIZE, place + place_by, size + size_by, code)
+
+        edit(harness.root / "consumequeue/T/0" / f"{0:020d}", change)
+        harness.open()
+        assert "did not agree with the log: built anew" in caplog.text
+        assert harness.bodies() == [b"%d" % number for number in range(5)]
+
+    run_scenario(scenario)
