@@ -359,6 +359,23 @@ def test_a_missing_index_is_built_from_the_log(run_scenario, how):
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize(("letters", "body_bytes"), [(1, 0), (9_000, 0), (1, 70_000)])
+def test_a_file_that_is_missing_amid_the_index_is_built_anew_however_long_its_records(
+    run_scenario, letters, body_bytes
+):
+    async def scenario(harness):
+        harness.open(commit_log_file_bytes=1 << 20, max_index_num=10)
+        long, body = "x" * letters, bytes(body_bytes)
+        for n in range(25):
+            await put(harness, b"%d" % n + body, KEYS=f"k{n}{long}")
+        await harness.store.lookup.catch_up()
+        await reopen(harness, "stop", lambda: index_files(harness)[1].unlink())
+        for n in range(25):
+            assert await find(harness, f"k{n}{long}") == [b"%d" % n + body]
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize("is_safe", [True, False])
 def test_after_a_crash_of_another_broker_index_files_it_had_not_checkpointed_are_built_anew(
     run_scenario, is_safe

@@ -70,7 +70,7 @@ def view_index_files(
             why = f"says it has {head.number} entries; by the checkpoint it has {mark[1]}"
         if not why and mark is None and not was_stopped and head.end_ms > checkpoint.index_ms:
             why = "was not safe when its broker crashed"
-        if not why and _is_gap_before(head, before_end, reader, log_first, log_end):
+        if not why and _is_gap_before(head, before_end, reader, log_first):
             why = "does not begin where the one before it ends"
         if why:
             break
@@ -111,16 +111,14 @@ def _why_broken(
 
 
 def _is_gap_before(
-    head: IndexFileHeader,
-    before_end: int,
-    reader: KeyedRecordReader,
-    log_first: int,
-    log_end: int,
+    head: IndexFileHeader, before_end: int, reader: KeyedRecordReader, log_first: int
 ) -> bool:
     """Whether a file is missing before this one: the log has keys from in between."""
-    start = before_end if before_end >= 0 else log_first
-    if head.number <= 1 or head.begin_phy <= start:
-        return False
-    entries, _ = reader.read(start, log_end, _LOOKED_AT)
-    first = next((place for _, place, _ in entries if place != before_end), None)
-    return first is not None and first < head.begin_phy
+    at = before_end if before_end >= 0 else log_first
+    for _ in range(_LOOKED_AT):
+        if head.number <= 1 or head.begin_phy <= at:
+            return False
+        entries, at = reader.read(at, head.begin_phy, 1)
+        if any(place != before_end for _, place, _ in entries):
+            return True
+    return False
