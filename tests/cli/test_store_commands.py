@@ -50,3 +50,28 @@ def test_what_the_system_refuses_is_one_sentence(
     assert command_line(["store", "verify", str(tmp_path)]) == 1
     said = capsys.readouterr().err
     assert said == f"cometmq: [Errno 21] Is a directory: '{tmp_path / 'checkpoint'}'\n"
+
+
+def test_a_slave_is_rebuilt_by_a_command_that_deletes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+
+    async def fill() -> None:
+        async with running(store) as harness:
+            assert (await (await harness.client()).send("Orders")).code == 0
+            assert command_line(["store", "rebuild-slave", str(store)]) == 1  # it is in use
+
+    run(fill())
+    assert "is in use by another broker" in capsys.readouterr().err
+    before = {each.name: each.read_bytes() for each in (store / "commitlog").iterdir()}
+    assert command_line(["store", "rebuild-slave", str(store)]) == 0
+    (kept,) = store.glob("replaced-*")
+    assert str(kept) in capsys.readouterr().out
+    assert {each.name: each.read_bytes() for each in (kept / "commitlog").iterdir()} == before
+
+    async def look() -> None:
+        async with running(store, broker_role="SLAVE", broker_id=1) as harness:
+            assert harness.broker.store.max_phy_offset == 0
+
+    run(look())

@@ -14,7 +14,7 @@ from zlib import compress, crc32
 
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.filters.sql92_parser import evaluator_of, parse
-from cometmq.wire import fastjson, header_json, header_rocketmq
+from cometmq.wire import fastjson, header_json, header_rocketmq, replication
 from cometmq.wire.bodies import (
     admin,
     broker,
@@ -334,6 +334,35 @@ def sql_filter(data: bytes) -> str:
     return f"{verdict}"
 
 
+def transfers(data: bytes) -> str:
+    """What a slave reads: the same in one piece as byte by byte."""
+    try:
+        whole = replication.TransferDecoder().feed(data)
+    except ProtocolError:
+        return "refused"
+    slowly = replication.TransferDecoder()
+    pieces = [each for at in range(len(data)) for each in slowly.feed(data[at : at + 1])]
+    assert pieces == whole
+    taken = sum(replication.TRANSFER_HEAD.size + len(each.data) for each in whole)
+    assert taken <= len(data)
+    return f"{len(whole)} transfers"
+
+
+def reports(data: bytes) -> str:
+    """What a master reads: the last whole report counts, wherever the bytes are cut."""
+    try:
+        found = replication.ReportDecoder().feed(data)
+    except ProtocolError:
+        return "refused"
+    if found is None:
+        assert len(data) < replication.REPORT.size
+        return "none"
+    whole = len(data) - len(data) % replication.REPORT.size
+    assert replication.encode_report(found[1]) == data[whole - replication.REPORT.size : whole]
+    assert replication.encode_report(found[0]) == data[: replication.REPORT.size]
+    return "reports"
+
+
 JSON_BODIES = tuple(data for name, data in GOLDENS.items() if name.endswith("_body"))
 FRAMES = (
     send_header(),
@@ -358,6 +387,7 @@ REGISTRATIONS = (
         for piece in (b'{"counter":3}', 2, b'T 1 1 6 SINGLE_TAG {"a":"b"}', b"U 1 1 6", b"[]", 0)
     ),
 )
+TRANSFER = replication.encode_transfer_head(77, 5) + b"hello"
 FILTERS = (
     b"a > 3 AND (b = 'x' OR NOT TAGS IN ('t', 'u'))",
     b"a BETWEEN 1 AND 7 AND b IS NOT NULL",
@@ -379,5 +409,7 @@ _ALL = (
     Decoder("send_template", Sends(), (send_header()[8:-5],)),
     Decoder("pull_template", Pulls(), (PULL_HEADER,)),
     Decoder("sql_filter", sql_filter, FILTERS),
+    Decoder("transfers", transfers, (TRANSFER, TRANSFER * 2 + TRANSFER[:5])),
+    Decoder("reports", reports, (replication.encode_report(77), b"\0" * 24)),
 )
 DECODERS = {each.name: each for each in _ALL}

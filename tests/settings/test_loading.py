@@ -126,10 +126,14 @@ def test_a_key_of_a_broker_stands_in_one_class() -> None:
             "f.conf:3: serverChannelMaxIdleTimeSeconds is nan; it must be at least 0.05",
         ),
         ("brokerId=zero", "f.conf:3: brokerId is 'zero'; it must be a whole number"),
-        ("brokerId=1", "f.conf:3: brokerId is 1; it must be 0"),
+        ("brokerId=1", "f.conf:3: brokerId is 1; it must be 0 for the role ASYNC_MASTER"),
         ("listenPort=70000", "f.conf:3: listenPort is 70000; it must be between 0 and 65535"),
         ("longPollingEnable=si", "f.conf:3: longPollingEnable is 'si'; it must be true or false"),
-        ("brokerRole=SLAVE", "f.conf:3: brokerRole is 'SLAVE'; it must be ASYNC_MASTER"),
+        ("brokerRole=SLAVE", "settings: brokerId is 0; it must be at least 1 for a SLAVE"),
+        (
+            "brokerRole=BOTH",
+            "f.conf:3: brokerRole is 'BOTH'; it must be ASYNC_MASTER or SYNC_MASTER or SLAVE",
+        ),
         (
             "flushDiskType=NEVER",
             "f.conf:3: flushDiskType is 'NEVER'; it must be ASYNC_FLUSH or SYNC_FLUSH",

@@ -20,6 +20,8 @@ from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.own_address_check import wrong_address
 from cometmq.broker.cluster.registration import NamesrvRegistration
+from cometmq.broker.replication.roles import MasterRole, SlaveRole
+from cometmq.broker.replication.slave_refusals import refused_on_slave
 from cometmq.broker.request_handlers import BrokerHandlers
 from cometmq.broker.requests.durable_handler import DurableHandler
 from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
@@ -101,6 +103,11 @@ class Broker:
         self._global_order = GlobalOrderCheck(
             self._pool, lambda: self._registration.name_servers, settings.broker_name
         )
+        self._replication: MasterRole | SlaveRole = (
+            SlaveRole(store, state, settings, self._pool, self._registration)
+            if settings.is_slave
+            else MasterRole(store, settings, self._registration)
+        )
         self._handlers = BrokerHandlers(
             environment,
             store,
@@ -162,6 +169,8 @@ class Broker:
 
     def _with_effects(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint with a handler that waits for what its effects say."""
+        if self.settings.is_slave:
+            endpoint = refused_on_slave(endpoint)
         handler, effects = endpoint.handler, endpoint.effects
         if RequestEffect.CREATING in effects:
             handler = DurableHandler(
@@ -256,6 +265,7 @@ class Broker:
         steps: list[Step] = [
             (self.store.start, self.store.stop),
             (self._start_background, self._stop_background),
+            (self._replication.start, self._replication.stop),
             (self._listen, self._stop_listening),
             (self._register, self._unregister),
         ]
@@ -291,9 +301,8 @@ class Broker:
     async def _start_background(self) -> None:
         self.state.topics.writer.uses_thread = self.state.groups.writer.uses_thread = True
         settings, every = self.settings, self._background.every
-        # never ends by itself, but should an error end it, it begins again
-        every(1.0, self.state.delayed_messages.run, name="delivery of delayed messages", first_s=0)
-        every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
+        if not settings.is_slave:
+            self._start_deliveries()
         offsets_s = settings.flush_consumer_offset_interval_ms / 1000
         every(offsets_s, self.state.offsets.save_in_thread, name="consumer offsets")
         every(
@@ -304,6 +313,13 @@ class Broker:
         every(FILTERS_S, self.state.filters.save_in_thread, name="consumer filters")
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
         every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
+
+    def _start_deliveries(self) -> None:
+        """Start what puts messages without being asked: a master's alone."""
+        every = self._background.every
+        # never ends by itself, but should an error end it, it begins again
+        every(1.0, self.state.delayed_messages.run, name="delivery of delayed messages", first_s=0)
+        every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
         every(1.0, self.state.dead_letters.read_back, name="dead letters", first_s=0)
 
     async def _stop_background(self) -> None:

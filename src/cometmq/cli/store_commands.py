@@ -1,7 +1,8 @@
-"""The commands for a store that no broker uses: verify, dump, repair, rebuild-table.
+"""The commands for a store that no broker uses: verify, dump, repair, rebuild-table,
+rebuild-slave.
 
-They read with the store's own checks; only the last two change anything. `verify` exits with 1 when
-data is lost or a start does not mend what it found.
+They read with the store's own checks; only the last three change anything. `verify` exits with 1
+when data is lost or a start does not mend what it found.
 Java: none.
 """
 
@@ -22,7 +23,9 @@ from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.lost_tables import TABLES, TableRebuilder
+from cometmq.store.recovery.emptied_store import empty_store
 from cometmq.store.recovery.inspection import Inspection
+from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.store.recovery.store_repair import StoreRepair
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -199,6 +202,22 @@ def rebuild_table(directory: Path, name: str) -> None:
     for each in made:
         click.echo(f"  {each}")
     click.echo(_COST[name])
+
+
+@store.command("rebuild-slave")
+@_directory
+@_commit_log
+def rebuild_slave(directory: Path, commit_log: Path | None) -> None:
+    """Empty the store of a stopped slave whose history is not its master's; nothing is deleted.
+
+    All that it holds moves to replaced-TIME in DIRECTORY. The slave's next start copies the
+    master anew, from the master's last file on.
+    """
+    now = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+    stamp = now.strftime("%Y%m%dT%H%M%SZ")
+    files = SystemFiles()
+    places = empty_store(files, StoreDirectory(files, directory, commit_log), stamp)
+    click.echo(f"{directory} is empty now; what it held is in {' and '.join(map(str, places))}")
 
 
 def _line(record: StoredRecord) -> str:

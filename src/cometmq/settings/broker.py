@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from cometmq.model.topic import NAME_PATTERN
 from cometmq.settings.keys import at_least, between, check, one_of, setting
 
+ASYNC_MASTER = "ASYNC_MASTER"
+SYNC_MASTER = "SYNC_MASTER"
+SLAVE = "SLAVE"
+TRANSFER_BYTES_MAX = 4 * 1024 * 1024 - 12
+"""As `wire.replication` bounds a transfer."""
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
@@ -22,12 +27,18 @@ class BrokerSettings:
 
     broker_cluster_name: str = setting("DefaultCluster", note="cluster the broker belongs to")
     broker_name: str = setting("DEFAULT_BROKER", note="name of the broker within its cluster")
-    broker_id: int = setting(0, note="0 is the master; slaves are not supported yet")
-    broker_role: str = setting("ASYNC_MASTER", note="ASYNC_MASTER; replication comes later")
+    broker_id: int = setting(0, note="0 for a master, from 1 on for a slave")
+    broker_role: str = setting(
+        ASYNC_MASTER,
+        note="ASYNC_MASTER, SYNC_MASTER (a send waits for inSyncReplicas - 1 slaves) or SLAVE",
+    )
     bind_address: str = setting("127.0.0.1", note="address to listen on")
     listen_port: int = setting(10911, note="port to listen on; 0 takes any free one")
     broker_ip1: str = setting(
         "", java="brokerIP1", note="address given to clients; empty: the one listened on"
+    )
+    broker_ip2: str = setting(
+        "", java="brokerIP2", note="address given to slaves; empty: the one given to clients"
     )
     store_path_root_dir: str = setting("~/store", note="directory of the store")
     namesrv_addr: str = setting("", note="name servers, host:port;host:port", live=True)
@@ -152,6 +163,35 @@ class BrokerSettings:
         live=True,
     )
 
+    ha_listen_port: int = setting(0, note="port of a master for its slaves; 0: listenPort + 1")
+    ha_master_address: str = setting(
+        "", note="where a slave finds its master's haListenPort; empty: name servers say it"
+    )
+    in_sync_replicas: int = setting(
+        1, note="copies of a message, the master's included, that a SYNC_MASTER waits for"
+    )
+    slave_timeout_ms: int = setting(
+        3_000, java="slaveTimeout", note="wait for slaves before FLUSH_SLAVE_TIMEOUT"
+    )
+    ha_transfer_batch_bytes: int = setting(
+        32_768, java="haTransferBatchSize", note="bytes of the log sent to a slave at once"
+    )
+    ha_send_heartbeat_interval_ms: int = setting(
+        5_000, java="haSendHeartbeatInterval", note="time between signs of life of both"
+    )
+    ha_housekeeping_interval_ms: int = setting(
+        20_000, java="haHousekeepingInterval", note="silence after which the connection is closed"
+    )
+    ha_max_gap_not_in_sync_bytes: int = setting(
+        256 * 1024 * 1024,
+        java="haMaxGapNotInSync",
+        note="bytes that a slave lacks above which it is shown as not in sync",
+    )
+    ha_flow_control_enable: bool = setting(default=False, note="send each slave so much at most:")
+    max_ha_transfer_bytes_per_second: int = setting(
+        100 * 1024 * 1024, java="maxHaTransferByteInSecond", note="bytes a second, for one slave"
+    )
+
     def __post_init__(self) -> None:
         """Check every value."""
         for name in ("broker_cluster_name", "broker_name"):  # each is a topic as well
@@ -160,8 +200,12 @@ class BrokerSettings:
         check(self, "bind_address", bool(self.bind_address.strip()), "an address, not empty")
         are_addresses = all(_is_address(addr) for addr in self.namesrv_addrs)
         check(self, "namesrv_addr", are_addresses, "addresses as in host:9876;other:9876")
-        one_of(self, "broker_id", 0)
-        one_of(self, "broker_role", "ASYNC_MASTER")
+        one_of(self, "broker_role", ASYNC_MASTER, SYNC_MASTER, SLAVE)
+        if self.is_slave:
+            check(self, "broker_id", self.broker_id > 0, "at least 1 for a SLAVE")
+        else:
+            check(self, "broker_id", self.broker_id == 0, f"0 for the role {self.broker_role}")
+        self._check_replication()
         one_of(self, "broker_permission", 2, 4, 6)
         between(self, 0, 65_535, "listen_port")
         at_least(self, 1, "default_topic_queue_nums")
@@ -176,6 +220,21 @@ class BrokerSettings:
         at_least(self, 0, "filter_data_clean_time_span_ms")
         between(self, 1, 99, "max_error_rate_of_bloom_filter")
         at_least(self, 1, "expect_consumer_num_use_filter")
+
+    def _check_replication(self) -> None:
+        is_address = not self.ha_master_address or _is_address(self.ha_master_address)
+        check(self, "ha_master_address", is_address, "an address as in host:10912")
+        between(self, 0, 65_535, "ha_listen_port")
+        between(self, 1, 17, "in_sync_replicas")
+        at_least(self, 1, "slave_timeout_ms", "max_ha_transfer_bytes_per_second")
+        between(self, 1, TRANSFER_BYTES_MAX, "ha_transfer_batch_bytes")
+        at_least(self, 10, "ha_send_heartbeat_interval_ms", "ha_housekeeping_interval_ms")
+        at_least(self, 0, "ha_max_gap_not_in_sync_bytes")
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether this broker copies a master."""
+        return self.broker_role == SLAVE
 
     @property
     def namesrv_addrs(self) -> tuple[str, ...]:

@@ -14,29 +14,31 @@ from cometmq.settings.unsupported_keys import UNSUPPORTED
 _HONOURED = """
     accessMessageInMemoryMaxRatio aclEnable authConfigPath authenticationEnabled
     authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable bindAddress
-    brokerClusterName brokerId brokerIP1 brokerName brokerPermission brokerRole brokerTopicEnable
-    channelExpiredTimeout checkCRCOnRecover cleanFileForciblyEnable cleanResourceInterval
-    clusterTopicEnable compressedRegister defaultQueryMaxNum defaultTopicQueueNums
-    deleteFileBatchMax deleteTopicWithBrokerRegistration deleteWhen diskMaxUsedSpaceRatio
-    diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio enableAllTopicList enabledAppendPropCRC
-    enableMixedMessageType enablePropertyFilter enableTopicList expectConsumerNumUseFilter
-    fileReservedTime filterDataCleanTimeSpan filterSupportRetry flushCommitLogLeastPages
-    flushCommitLogThoroughInterval flushConsumeQueueThoroughInterval flushConsumerOffsetInterval
-    flushDelayOffsetInterval flushDiskType flushIntervalCommitLog flushIntervalConsumeQueue
-    forceRegister initAuthenticationUser innerClientAuthenticationCredentials kvConfigPath
-    listenPort litePullMessageEnable longPollingEnable
-    mappedFileSizeCommitLog mappedFileSizeConsumeQueue maxErrorRateOfBloomFilter
-    maxFilterMessageSize maxHashSlotNum maxIndexNum maxMessageSize maxMsgsNumBatch
-    maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
-    maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory messageDelayLevel
-    messageIndexEnable msgTraceTopicName namesrvAddr needWaitForService
-    notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged orderMessageEnable regionId
-    registerBrokerTimeoutMills registerNameServerPeriod rejectTransactionMessage
-    returnOrderTopicConfigToBroker scanNotActiveBrokerInterval serverChannelMaxIdleTimeSeconds
-    serverSocketBacklog shortPollingTimeMills storePathCommitLog storePathRootDir
-    storeReplyMessageEnable supportActingMaster syncFlushTimeout traceTopicEnable
-    transactionCheckInterval transactionCheckMax transactionTimeOut useServerSideResetOffset
-    waitSecondsForService
+    brokerClusterName brokerId brokerIP1 brokerIP2 brokerName brokerPermission brokerRole
+    brokerTopicEnable channelExpiredTimeout checkCRCOnRecover cleanFileForciblyEnable
+    cleanResourceInterval clusterTopicEnable compressedRegister defaultQueryMaxNum
+    defaultTopicQueueNums deleteFileBatchMax deleteTopicWithBrokerRegistration deleteWhen
+    diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
+    enableAllTopicList enabledAppendPropCRC enableMixedMessageType enablePropertyFilter
+    enableTopicList expectConsumerNumUseFilter fileReservedTime filterDataCleanTimeSpan
+    filterSupportRetry flushCommitLogLeastPages flushCommitLogThoroughInterval
+    flushConsumeQueueThoroughInterval flushConsumerOffsetInterval flushDelayOffsetInterval
+    flushDiskType flushIntervalCommitLog flushIntervalConsumeQueue forceRegister
+    haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
+    haSendHeartbeatInterval haTransferBatchSize initAuthenticationUser
+    innerClientAuthenticationCredentials inSyncReplicas kvConfigPath listenPort
+    litePullMessageEnable longPollingEnable mappedFileSizeCommitLog mappedFileSizeConsumeQueue
+    maxErrorRateOfBloomFilter maxFilterMessageSize maxHashSlotNum maxHaTransferByteInSecond
+    maxIndexNum maxMessageSize maxMsgsNumBatch maxTransferBytesOnMessageInDisk
+    maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk
+    maxTransferCountOnMessageInMemory messageDelayLevel messageIndexEnable msgTraceTopicName
+    namesrvAddr needWaitForService notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged
+    orderMessageEnable regionId registerBrokerTimeoutMills registerNameServerPeriod
+    rejectTransactionMessage returnOrderTopicConfigToBroker scanNotActiveBrokerInterval
+    serverChannelMaxIdleTimeSeconds serverSocketBacklog shortPollingTimeMills slaveTimeout
+    storePathCommitLog storePathRootDir storeReplyMessageEnable supportActingMaster
+    syncFlushTimeout traceTopicEnable transactionCheckInterval transactionCheckMax
+    transactionTimeOut useServerSideResetOffset waitSecondsForService
 """
 
 HONOURED = frozenset(_HONOURED.split())
@@ -86,14 +88,17 @@ _NO_EFFECT: dict[str, str] = {
     "a stop always ends what is under way first": """
         enableShutdownGracefully shutdownWaitTimeSeconds
     """,
-    "there is no replication: a broker is a master of its own": """
-        brokerHeartbeatInterval brokerIP2 brokerNotActiveTimeoutMillis cleanOfflineBrokerInterval
-        disappearTimeAfterStart haFlowControlEnable haHousekeepingInterval haListenPort
-        haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
-        haTransferBatchSize maxHaTransferByteInSecond maxSlaveResendLength offsetCheckInSlave
-        sendHeartbeatTimeoutMillis skipPreOnline slaveReadEnable slaveTimeout
-        storePathBrokerIdentity storePathEpochFile syncBrokerMemberGroupPeriod
-        syncBrokerMetadataPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup
+    "it needs a controller, or a slave that stands in for its master, in RocketMQ too": """
+        brokerHeartbeatInterval brokerNotActiveTimeoutMillis cleanOfflineBrokerInterval
+        haMaxTimeSlaveNotCatchup maxSlaveResendLength minInSyncReplicas sendHeartbeatTimeoutMillis
+        skipPreOnline storePathBrokerIdentity storePathEpochFile syncBrokerMemberGroupPeriod
+        syncBrokerMetadataPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup totalReplicas
+    """,
+    "a broker serves as soon as it has registered": """
+        disappearTimeAfterStart
+    """,
+    "a slave always corrects offsets, and slaves are not suggested to readers yet": """
+        offsetCheckInSlave slaveReadEnable
     """,
     "there is no controller": """
         brokerElectionPriority checkSyncStateSetPeriod controllerAddr controllerDLegerGroup

@@ -20,6 +20,8 @@ from cometmq.store.queues.record_dispatcher import GAP_MAX, RecordDispatcher
 from cometmq.wire.records import log_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import LogFlusher, QueueEntry
     from cometmq.store.message_appender import MessageAppender
@@ -39,11 +41,14 @@ class RawLogAppender:
         queues: ConsumeQueues,
         flusher: LogFlusher,
         appender: MessageAppender,
+        is_out_of_order: Callable[[], bool],
     ) -> None:
+        """`is_out_of_order`: whether the rest of the store can take nothing now."""
         self._log = commit_log
         self._queues = queues
         self._flusher = flusher
         self._appender = appender
+        self._is_out_of_order = is_out_of_order
         self._dispatcher = RecordDispatcher(queues, appender.tags_code)
         self._partial = b""
         """What came last and is not a whole record yet."""
@@ -85,6 +90,11 @@ class RawLogAppender:
         assert self.end_offset == at_offset + len(data)
         return self.end_offset
 
+    def forget_partial(self) -> None:
+        """Drop the part of a record that waits in memory: its rest comes from the log's end on."""
+        self._partial = b""
+        assert self.end_offset == self._log.tail
+
     def _waiting(self) -> bytes:
         """The part of a record that came last; nothing when messages were put since."""
         return self._partial if self._partial_at == self._log.tail else b""
@@ -94,7 +104,7 @@ class RawLogAppender:
         log = self._log
         if log.pending:
             raise StoreError("messages were put in this loop iteration: append raw bytes later")
-        if self._flusher.failure or self._appender.is_refusing():
+        if self._flusher.failure or self._is_out_of_order():
             raise StoreError("the store takes no messages now: closed, or its disk is in trouble")
         end = self.end_offset
         if at_offset == end:

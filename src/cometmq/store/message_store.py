@@ -66,6 +66,8 @@ class MessageStore:
         self.lookup = KeyLookup(
             parts.index, parts.cold_reader, parts.publisher, parts.clock.monotonic_ms
         )
+        self.is_slave = False
+        """Whether only raw bytes are taken: puts are refused, as SERVICE_NOT_AVAILABLE."""
         self.durability_conditions = DurabilityConditions()
         """What responses wait for beside the local flush; none unless somebody adds one."""
         self._appender = appender = MessageAppender(
@@ -94,7 +96,9 @@ class MessageStore:
         self.believed_ms = parts.store_clock.believed_ms
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable
-        self.raw_log = RawLogAppender(parts.commit_log, parts.queues, parts.flusher, appender)
+        self.raw_log = RawLogAppender(
+            parts.commit_log, parts.queues, parts.flusher, appender, self._is_out_of_order
+        )
         self.append_raw = self.raw_log.append
         self.read_raw = reads.read_raw
         self.get = reads.get
@@ -153,12 +157,21 @@ class MessageStore:
         self._parts.publisher.on_arrival = callback
 
     @property
+    def on_log_end(self) -> list[Callable[[], None]]:
+        """Called in the loop iteration in which `readable_phy_offset` has grown."""
+        return self._parts.publisher.on_log_end
+
+    @property
     def is_deferring(self) -> bool:
         """Whether `on_durable` may call back after the loop iteration of its puts."""
         return self.is_sync or bool(self.durability_conditions.active)
 
     def _is_refusing(self) -> bool:
         """Whether something else than the log forbids puts now."""
+        return self.is_slave or self._is_out_of_order()
+
+    def _is_out_of_order(self) -> bool:
+        """Whether nothing can be written, whoever it comes from."""
         parts = self._parts
         return (
             self._is_stopped
@@ -202,6 +215,16 @@ class MessageStore:
     def max_phy_offset(self) -> int:
         """The byte after the newest record in the files."""
         return self._log.written
+
+    @property
+    def readable_phy_offset(self) -> int:
+        """Where `read_raw` ends: with SYNC_FLUSH only what is flushed may leave this store."""
+        return self._log.flushed if self.is_sync else self._log.written
+
+    @property
+    def log_file_bytes(self) -> int:
+        """How large each file of the log is."""
+        return self._log.file_bytes
 
     @property
     def unflushed_bytes(self) -> int:

@@ -36,6 +36,9 @@ class VisibilityAdvancer:
         """Called with (topic, queue_id, new max offset, tags code) of messages that became visible:
         once for all messages of one batch that share queue and code."""
 
+        self.on_log_end: list[Callable[[], None]] = []
+        """Called once for each batch that became visible: the log has grown for its readers."""
+
     def publish(
         self, entries: list[QueueEntry], store_ms: int, put_counts: Iterable[tuple[int, float]]
     ) -> None:
@@ -48,6 +51,8 @@ class VisibilityAdvancer:
         _, phy_offset, size, _ = entries[-1]
         assert phy_offset > self.newest_visible.phy_offset, "messages are published in log order"
         self.newest_visible = LastRecord(phy_offset, size, store_ms)
+        for notify in self.on_log_end:
+            notify()
         on_arrival = self.on_arrival
         for queue, code in arrivals:
             on_arrival(queue.topic, queue.queue_id, queue.max_offset, code)

@@ -28,6 +28,7 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.namesrv import (
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
 
@@ -70,7 +71,7 @@ class NamesrvRegistration:
         self._settings = settings
         self._topics = topics
         self._name_servers = tuple(name_servers)
-        self._address = ""
+        self._address = self._ha_address = ""
         self._is_changed = asyncio.Event()
         self._is_registered = asyncio.Event()
         self._changes = self._registered_changes = 0
@@ -79,6 +80,8 @@ class NamesrvRegistration:
         """Name servers that were taken out of the settings and still have our registration."""
         self.on_order_topics: Callable[[Iterable[str]], None] = lambda _topics: None
         """Called with the topics that a name server's order configuration names, if any."""
+        self.on_master: Callable[[RegisterBrokerResponseHeader], None] = lambda _master: None
+        """Called with what a name server says of this slave's master."""
 
     def adjust(self, settings: BrokerSettings) -> None:
         """Work with these settings from now on."""
@@ -93,6 +96,10 @@ class NamesrvRegistration:
     def set_address(self, address: str) -> None:
         """Register this address of the broker from now on."""
         self._address = address
+
+    def set_ha_address(self, address: str) -> None:
+        """Register this address of a master for its slaves from now on."""
+        self._ha_address = address
 
     def topics_changed(self, _topic: str = "") -> None:
         """Wake the loop that registers the topics at all name servers."""
@@ -160,7 +167,7 @@ class NamesrvRegistration:
             broker_name=settings.broker_name,
             broker_addr=self._address,
             cluster_name=settings.broker_cluster_name,
-            ha_server_addr=self._address,
+            ha_server_addr=self._ha_address or self._address,
             broker_id=settings.broker_id,
             compressed=settings.compressed_register,
             body_crc32=crc32(body) & 0x7FFFFFFF,
@@ -223,8 +230,10 @@ class NamesrvRegistration:
             return self._note_failure(addr, f"{why} ({answer.remark})")
         if answer.code != 0:
             return self._note_failure(addr, f"it answered {answer.code}: {answer.remark}")
-        if answer.body and command.code == RequestCode.REGISTER_BROKER:
-            self._apply_order_topics(addr, answer.body)
+        if command.code == RequestCode.REGISTER_BROKER:
+            if answer.body:
+                self._apply_order_topics(addr, answer.body)
+            self.on_master(RegisterBrokerResponseHeader.decode(answer.ext))
         if addr in self._unreachable:
             self._unreachable.discard(addr)
             log.info("the name server %s is back", addr)

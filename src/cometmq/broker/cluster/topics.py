@@ -97,6 +97,26 @@ class Topics:
         self._changed(name, before)
         return True
 
+    def take_over(self, theirs: TopicTable) -> None:
+        """Be what another broker's topics are, version included; ours of the system stay."""
+        before, version = dict(self.table), self.version
+        own = {name: each for name, each in before.items() if name in self.system}
+        after = {**own, **theirs.topics}
+        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        if not changed and theirs.version == version:
+            return
+        self._set_all(after, theirs.version, changed)
+        self.writer.record_change("", partial(self._set_all, before, version, changed))
+
+    def _set_all(
+        self, table: dict[str, TopicConfig], version: DataVersion, changed: Iterable[str]
+    ) -> None:
+        self.table.clear()
+        self.table.update(table)
+        self.version = version
+        for name in changed:
+            self._notify(name)
+
     def delete(self, topic: str) -> bool:
         """Forget a topic's shape; False when there was none."""
         before = self.table.pop(topic, None)

@@ -111,6 +111,14 @@ class DelayedMessages:
         draft.queue_id = level - 1
         self._store.renew_store_time()  # its delay begins now, however long this iteration lasts
 
+    def take_over(self, theirs: StoredDelayOffsets) -> None:
+        """Be as far as another broker is. Only where nothing is delivered: on a slave."""
+        self.version, self.offsets = theirs.version, dict(theirs.offsets)
+        for level in {*self._ranges, *self.offsets, *theirs.ranges}:
+            offset = self.offsets.get(level, 0)
+            several = theirs.ranges.get(level) or [(offset, offset)]
+            self._ranges[level] = [BacklogRange(first, cursor, None) for first, cursor in several]
+
     def arrived(self, due_ms: int) -> None:
         """A message that is due at this time was stored."""
         if due_ms < self._next_due_ms:
@@ -305,7 +313,7 @@ class DelayedMessages:
         self.on_delivered((SCHEDULE_TOPIC, from_queue), topic, placed.size)
         return True
 
-    def _load(self, found: _StoredDelayOffsets | None) -> None:
+    def _load(self, found: StoredDelayOffsets | None) -> None:
         saved: dict[int, list[tuple[int, int]]] = {}
         if found is not None:
             self.version, self.offsets, saved = found
@@ -316,7 +324,7 @@ class DelayedMessages:
         self._saved = self._places()
 
 
-class _StoredDelayOffsets(NamedTuple):
+class StoredDelayOffsets(NamedTuple):
     """What delayOffset.json holds: offsets by level, and (first, cursor) of their ranges."""
 
     version: DataVersion
@@ -324,7 +332,7 @@ class _StoredDelayOffsets(NamedTuple):
     ranges: dict[int, list[tuple[int, int]]]
 
 
-def stored_places_of(obj: json_fields.Json) -> _StoredDelayOffsets:
+def stored_places_of(obj: json_fields.Json) -> StoredDelayOffsets:
     """What delayOffset.json holds; ProtocolError where it is misshapen."""
     several = json_fields.object_of(obj.get(_RANGES_KEY), _RANGES_KEY)
     ranges = {
@@ -332,7 +340,7 @@ def stored_places_of(obj: json_fields.Json) -> _StoredDelayOffsets:
         for level in several
     }
     offsets = json_fields.number_table(obj.get("offsetTable"))
-    return _StoredDelayOffsets(version_of(obj.get("dataVersion")), offsets, ranges)
+    return StoredDelayOffsets(version_of(obj.get("dataVersion")), offsets, ranges)
 
 
 def _range_of(value: object) -> tuple[int, int]:

@@ -87,6 +87,24 @@ class ConsumerGroups:
         self._changed(group, partial(self._restore, group, before, forbidden))
         return True
 
+    def take_over(self, theirs: GroupTable) -> None:
+        """Be what another broker's groups are, version included."""
+        before = self.version, dict(self.table), dict(self.forbidden)
+        if before != (theirs.version, theirs.groups, theirs.forbidden):
+            self._set_all(*theirs)
+            self.writer.record_change("", partial(self._set_all, *before))
+
+    def _set_all(
+        self,
+        version: DataVersion,
+        table: dict[str, SubscriptionGroupConfig],
+        forbidden: dict[str, dict[str, int]],
+    ) -> None:
+        self.version = version
+        self.table.clear()
+        self.table.update(table)
+        self.forbidden = dict(forbidden)
+
     def is_forbidden(self, group: str, topic: str) -> bool:
         """Whether the group may not read the topic."""
         return self.forbidden.get(group, {}).get(topic, 0) & _READ_FORBIDDEN != 0

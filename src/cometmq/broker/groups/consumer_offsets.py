@@ -20,7 +20,7 @@ from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import version_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from cometmq.broker.groups.large_table_encoding import Table
     from cometmq.store.json_file import JsonFile
@@ -162,6 +162,24 @@ class ConsumerOffsets:
     def queues_of(self, group: str, topic: str) -> dict[int, int]:
         """All committed offsets of the group in the topic, by queue id."""
         return dict(self._committed.get(f"{topic}@{group}", {}))
+
+    def take_over(
+        self, theirs: StoredOffsets, own: Container[tuple[str, int]], keys: Iterable[str]
+    ) -> None:
+        """Be as far as another broker says for these keys, `topic@group`; not in queues in `own`.
+
+        Keys that it does not have are dropped.
+        """
+        for key in keys:
+            queues = theirs.offsets.get(key, {})
+            present = self._committed.get(key, {})
+            kept = {id_: each for id_, each in present.items() if (key, id_) in own}
+            if not queues and not kept and key in self._committed:
+                self._forget([key])
+            for queue_id, offset in queues.items():
+                if queue_id not in kept and present.get(queue_id) != offset:
+                    self._set(key, queue_id, offset)
+        self.version = theirs.version or self.version
 
     def keep_only(self, topics: Container[str]) -> None:
         """Drop the offsets of topics of which nothing is left: deleted just before a crash.

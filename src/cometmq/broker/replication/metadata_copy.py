@@ -1,0 +1,170 @@
+"""What a slave knows beside the log: topics, groups and offsets, as its master has them.
+
+Owns the copying, in the order and by the requests of Apache's slaves, so any master will do. An
+offset that consumers committed here while the master was away, and that is ahead of the master's,
+stays and is carried to the master; all else is as the master says. Delay offsets are taken only
+once the log has come as far as the master's had when it sent them: else a master's loss could take
+messages that count as delivered. Java: SlaveSynchronize.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from cometmq.broker.delivery.delayed_messages import stored_places_of
+from cometmq.errors import BrokerError, CometError, ProtocolError
+from cometmq.wire.bodies import json_fields
+from cometmq.wire.bodies.group import decode_group_table
+from cometmq.wire.bodies.name_lists import decode_kv_table
+from cometmq.wire.bodies.offset import stored_offsets_of
+from cometmq.wire.bodies.topic import decode_topic_table
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.offset import UpdateConsumerOffsetRequestHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    from cometmq.broker.broker_state import BrokerState
+    from cometmq.broker.delivery.delayed_messages import StoredDelayOffsets
+    from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
+    from cometmq.net.channel import Channel
+    from cometmq.net.channel_pool import ChannelPool
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.bodies.offset import StoredOffsets
+
+    _T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 10.0
+"""Time between two copies. Apache's slaves copy every minute: consumers would repeat as much."""
+TIMEOUT_S = 10.0
+CARRIED_MAX = 1_000
+"""Offsets carried to the master in one round; the others follow with the next."""
+_KEYS_AT_ONCE = 500
+
+
+class Commit(NamedTuple):
+    """An offset that was committed at this slave."""
+
+    key: str
+    queue_id: int
+    offset: int
+
+
+def own_commits(
+    present: dict[str, dict[int, int]],
+    copied: dict[str, dict[int, int]],
+    theirs: dict[str, dict[int, int]],
+) -> Iterator[Commit]:
+    """The offsets that changed here since the last copy and are ahead of the master's."""
+    for key, queues in present.items():
+        for queue_id, offset in queues.items():
+            is_own = copied.get(key, {}).get(queue_id) != offset
+            if is_own and offset > theirs.get(key, {}).get(queue_id, -1):
+                yield Commit(key, queue_id, offset)
+
+
+class MetadataCopy:
+    """Copies a master's tables into a slave's. Belongs to the broker's loop."""
+
+    def __init__(self, pool: ChannelPool, store: MessageStore, state: BrokerState) -> None:
+        self._pool = pool
+        self._store = store
+        self._state = state
+        self._copied: dict[str, dict[int, int]] | None = None
+        """The offsets of the last copy; None: none since the start."""
+        self._delays: tuple[int, StoredDelayOffsets] | None = None
+        """Delay offsets, and where the log must end before they are true here."""
+        self._logged = ""
+        self._copying = asyncio.Lock()
+        self.master_addr = ""
+        """Where the master answers requests, "host:port"; empty: not known."""
+
+    async def run_once(self) -> None:
+        """Copy everything; a failure is logged once, and tried again with the next call."""
+        if not self.master_addr:
+            return
+        try:
+            async with self._copying:
+                await self.copy()
+        except CometError as problem:
+            if self._logged != str(problem):
+                self._logged = str(problem)
+                log.warning("the master's topics and offsets are not copied: %s", problem)
+        else:
+            if self._logged:
+                log.info("the topics and offsets of %s are copied again", self.master_addr)
+            self._logged = ""
+
+    async def copy(self) -> None:
+        """Copy everything once; raises CometError where the master cannot be asked."""
+        state, channel = self._state, await self._pool.channel(self.master_addr)
+        state.topics.take_over(
+            await _ask(channel, RequestCode.GET_ALL_TOPIC_CONFIG, decode_topic_table)
+        )
+        await self._copy_offsets(channel)
+        await self._copy_delays(channel)
+        state.groups.take_over(
+            await _ask(channel, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, decode_group_table)
+        )
+
+    async def _copy_offsets(self, channel: Channel) -> None:
+        theirs = await _ask(channel, RequestCode.GET_ALL_CONSUMER_OFFSET, _offsets)
+        offsets, copied = self._state.offsets, self._copied
+        present = offsets.snapshot()
+        commits = [] if copied is None else list(own_commits(present, copied, theirs.offsets))
+        await _take_over(offsets, theirs, commits)
+        self._copied = theirs.offsets
+        for commit in commits[:CARRIED_MAX]:
+            topic, _, group = commit.key.partition("@")
+            header = UpdateConsumerOffsetRequestHeader(
+                topic=topic,
+                queue_id=commit.queue_id,
+                consumer_group=group,
+                commit_offset=commit.offset,
+            )
+            await channel.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header), TIMEOUT_S)
+            # the master has it now: from here on its word counts, even a lower offset
+            self._copied.setdefault(commit.key, {})[commit.queue_id] = commit.offset
+
+    async def _copy_delays(self, channel: Channel) -> None:
+        if self._delays is None:
+            delays = await _ask(channel, RequestCode.GET_ALL_DELAY_OFFSET, _delays)
+            facts = await _ask(channel, RequestCode.GET_BROKER_RUNTIME_INFO, decode_kv_table)
+            try:
+                log_end = int(facts.get("commitLogMaxOffset", ""))
+            except ValueError:
+                raise ProtocolError("the master does not say where its log ends") from None
+            self._delays = log_end, delays
+        if self._store.max_phy_offset >= self._delays[0]:
+            self._state.delayed_messages.take_over(self._delays[1])
+            self._delays = None
+
+
+async def _take_over(offsets: ConsumerOffsets, theirs: StoredOffsets, own: list[Commit]) -> None:
+    """Take the master's offsets over, with other work of the loop in between."""
+    kept = {(commit.key, commit.queue_id) for commit in own}
+    keys = list({**theirs.offsets, **dict.fromkeys(offsets.snapshot())})
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        offsets.take_over(theirs, kept, keys[start : start + _KEYS_AT_ONCE])
+        await asyncio.sleep(0)
+
+
+async def _ask(channel: Channel, code: RequestCode, decode: Callable[[bytes], _T]) -> _T:
+    answer = await channel.call(request(code, 0), TIMEOUT_S)
+    if answer.code != 0:
+        raise BrokerError(answer.code, answer.remark, f"the master, asked for {code.name},")
+    return await asyncio.to_thread(decode, answer.body)
+
+
+def _offsets(data: bytes) -> StoredOffsets:
+    return stored_offsets_of(json_fields.load_object(data))
+
+
+def _delays(data: bytes) -> StoredDelayOffsets:
+    return stored_places_of(json_fields.load_object(data))

@@ -1,0 +1,121 @@
+"""What a broker does as a master for its slaves, or as a slave with its master.
+
+Owns the composition of replication for each role. Refuses to know requests.
+Java: the role in BrokerController.start and startBasicService.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cometmq.broker.advertised_address import advertised_host
+from cometmq.broker.replication.metadata_copy import PERIOD_S, MetadataCopy
+from cometmq.broker.replication.replica_quorum import ReplicaQuorum
+from cometmq.broker.replication.replication_client import ReplicationClient
+from cometmq.broker.replication.replication_server import ReplicationServer
+from cometmq.errors import SettingsError
+from cometmq.net.address import join_address
+from cometmq.runtime.background import BackgroundTasks
+from cometmq.settings.broker import SYNC_MASTER
+
+if TYPE_CHECKING:
+    from cometmq.broker.broker_state import BrokerState
+    from cometmq.broker.cluster.registration import NamesrvRegistration
+    from cometmq.net.channel_pool import ChannelPool
+    from cometmq.settings.broker import BrokerSettings
+    from cometmq.store.message_store import MessageStore
+    from cometmq.wire.headers.namesrv import RegisterBrokerResponseHeader
+
+log = logging.getLogger(__name__)
+
+
+class MasterRole:
+    """Feeds slaves; a SYNC_MASTER also waits for them. Belongs to the broker's loop."""
+
+    def __init__(
+        self, store: MessageStore, settings: BrokerSettings, registration: NamesrvRegistration
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._registration = registration
+        self.quorum: ReplicaQuorum | None = None
+        """What a send waits for beside the own disk; None: for nothing."""
+        if settings.broker_role == SYNC_MASTER and settings.in_sync_replicas > 1:
+            self.quorum = ReplicaQuorum(
+                settings.in_sync_replicas - 1, settings.slave_timeout_ms / 1000
+            )
+        self.server = ReplicationServer(store, settings, self.quorum)
+        self.port = 0
+        """The port that slaves connect to, once started; 0: none could be had."""
+
+    async def start(self) -> None:
+        """Listen for slaves, and from now on wait for them.
+
+        Raises SettingsError where the port cannot be had and slaves matter: it was named, or this
+        is a SYNC_MASTER. Else a broker beside this one may have it: slaves are not served then.
+        """
+        settings = self._settings
+        is_sync = settings.broker_role == SYNC_MASTER
+        if self.quorum is not None:
+            self._store.durability_conditions.add(self.quorum)
+        elif is_sync:
+            log.warning(
+                "brokerRole is SYNC_MASTER and inSyncReplicas is 1: a send waits for no slave; "
+                "set inSyncReplicas=2 for one that has the message before it is answered"
+            )
+        port = settings.ha_listen_port or (settings.listen_port and settings.listen_port + 1)
+        try:
+            self.port = await self.server.start(settings.bind_address, port)
+        except SettingsError as problem:
+            if settings.ha_listen_port or is_sync:
+                raise
+            log.warning("slaves are not served: %s", problem)
+            return
+        host = settings.broker_ip2 or advertised_host(settings)
+        self._registration.set_ha_address(join_address(host, self.port))
+
+    async def stop(self) -> None:
+        """Stop feeding slaves; what still waits for them is answered as too late."""
+        await self.server.stop()
+        if self.quorum is not None:
+            self._store.durability_conditions.remove(self.quorum)
+            self.quorum.close()
+
+
+class SlaveRole:
+    """Copies a master. Belongs to the broker's loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        state: BrokerState,
+        settings: BrokerSettings,
+        pool: ChannelPool,
+        registration: NamesrvRegistration,
+    ) -> None:
+        self._has_fixed_address = bool(settings.ha_master_address)
+        self._registration = registration
+        self._background = BackgroundTasks("replication")
+        store.is_slave = True
+        self.client = ReplicationClient(store, settings)
+        self.client.on_need = registration.topics_changed
+        self.metadata = MetadataCopy(pool, store, state)
+        registration.on_master = self._master_is
+
+    async def start(self) -> None:
+        """Follow the master as soon as it is known."""
+        self._background.every(1.0, self.client.run, name="copy of the log", first_s=0)
+        self._background.every(PERIOD_S, self.metadata.run_once, name="copy of topics and offsets")
+
+    async def stop(self) -> None:
+        """Follow nobody any more."""
+        await self._background.stop()
+
+    def _master_is(self, said: RegisterBrokerResponseHeader) -> None:
+        """A name server has said who the master is; where it knows none, the last one stays."""
+        if said.master_addr and said.master_addr != self.metadata.master_addr:
+            self.metadata.master_addr = said.master_addr
+            self._background.spawn(self.metadata.run_once(), name="first copy of topics")
+        if said.ha_server_addr and not self._has_fixed_address:
+            self.client.follow(said.ha_server_addr)

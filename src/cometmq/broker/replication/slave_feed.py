@@ -1,0 +1,129 @@
+"""What a master knows of one slave and decides about it. Knows no socket, file or clock.
+
+Owns where the next transfer begins, how far the slave has come, and when something is due. The
+first report says from where the slave wants bytes; an empty slave (0) gets them from the start of
+the master's last file. Invariant: acknowledged <= next offset to send <= end of the log.
+Java: DefaultHAConnection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cometmq.errors import ProtocolError
+
+_NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLimits:
+    """How a master feeds its slaves; seconds and bytes."""
+
+    heartbeat_s: float
+    silence_max_s: float
+    transfer_bytes_max: int
+    bytes_per_second_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Which bytes of the log a master can send, and how large its files are."""
+
+    first: int
+    end: int
+    file_bytes: int
+
+
+class SlaveFeed:
+    """One slave, as its master sees it."""
+
+    def __init__(self, limits: FeedLimits, now_s: float) -> None:
+        self._limits = limits
+        self._heard_s = now_s
+        self._sent_s = now_s
+        self._second = now_s
+        self._sent_in_second = 0
+        self.next_offset = _NEVER
+        """Where the next transfer begins; -1 before the first report."""
+        self.acknowledged = _NEVER
+        """Where the slave's log ends, as it says; -1 before the first report."""
+        self.asked_for = _NEVER
+        """The slave's first report."""
+        self.sent_bytes = 0
+        """Bytes of the log sent so far."""
+        self.bytes_per_second = 0
+        """Bytes sent in the last whole second."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the slave has said from where it wants bytes."""
+        return self.next_offset != _NEVER
+
+    def reported(self, first: int, last: int, log: LogRange, now_s: float) -> None:
+        """Take reports of the slave: the first and last of those that came at once.
+
+        ProtocolError where they cannot be true, or bytes are wanted that are not there.
+        """
+        self._heard_s = now_s
+        if not self.has_begun:
+            self._begin(first, log)
+        if last < self.acknowledged:
+            raise ProtocolError(
+                f"it reported {last} after {self.acknowledged}: a slave's log does not shrink"
+            )
+        if last > self.next_offset:
+            raise ProtocolError(f"it reported {last}, and was sent bytes up to {self.next_offset}")
+        self.acknowledged = last
+
+    def _begin(self, wanted: int, log: LogRange) -> None:
+        if wanted > log.end:
+            raise ProtocolError(
+                f"its log ends at {wanted} and this one at {log.end}: it has messages that this "
+                "broker has not; rebuild it with: cometmq store rebuild-slave"
+            )
+        if wanted and wanted < log.first:
+            raise ProtocolError(
+                f"it wants byte {wanted} of the log, and the first one left is {log.first}; "
+                "rebuild it with: cometmq store rebuild-slave"
+            )
+        self.asked_for = wanted
+        start = log.end - log.end % log.file_bytes
+        self.next_offset = wanted or max(start, log.first)
+
+    def length(self, log_end: int, now_s: float) -> int:
+        """How many bytes may be sent now; 0: none."""
+        if not self.has_begun:
+            return 0
+        assert self.next_offset <= log_end, "more was sent than there is"
+        length = min(log_end - self.next_offset, self._limits.transfer_bytes_max)
+        allowed = self._limits.bytes_per_second_max
+        if allowed is None:
+            return length
+        self._turn(now_s)
+        return min(length, max(0, allowed - self._sent_in_second))
+
+    def pause_s(self, now_s: float) -> float:
+        """How long a feed waits that may send no more in this second."""
+        return max(0.0, self._second + 1.0 - now_s)
+
+    def sent(self, size: int, now_s: float) -> None:
+        """So many bytes were sent; none: a heartbeat."""
+        self._turn(now_s)
+        self._sent_s = now_s
+        self.next_offset += size
+        self.sent_bytes += size
+        self._sent_in_second += size
+
+    def is_heartbeat_due(self, now_s: float) -> bool:
+        """Whether the slave must hear something, lest it takes this master for dead."""
+        return self.has_begun and now_s - self._sent_s >= self._limits.heartbeat_s
+
+    def is_silent(self, now_s: float) -> bool:
+        """Whether the slave has said nothing for so long that its connection is closed."""
+        return now_s - self._heard_s > self._limits.silence_max_s
+
+    def _turn(self, now_s: float) -> None:
+        if now_s - self._second >= 1.0:
+            is_next = now_s - self._second < 2.0
+            self.bytes_per_second = self._sent_in_second if is_next else 0
+            self._second, self._sent_in_second = now_s, 0

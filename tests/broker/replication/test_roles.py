@@ -1,0 +1,282 @@
+"""A master and a slave of one name: what each answers, and what the slave takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.commands import Harness, records
+from broker.harness import SMALL_STORE, new_broker, new_disk, run, stored_table
+from cometmq.broker.replication.metadata_copy import Commit, own_commits
+from cometmq.broker.replication.slave_refusals import SLAVE_REFUSALS
+from cometmq.errors import SettingsError
+from cometmq.namesrv.app import NameServer
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.testing.sim_loop import LoopClock
+from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from broker.commands import Client
+    from cometmq.broker.app import Broker
+
+SYNC = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout_ms": 1_000}
+SLAVE: dict[str, Any] = {"broker_role": "SLAVE", "broker_id": 1}
+
+
+class Pair:
+    """A name server, and the brokers that were started at it."""
+
+    def __init__(self, namesrv: str, stack: AsyncExitStack) -> None:
+        self.namesrv = namesrv
+        self._stack = stack
+
+    async def start(self, **settings: Any) -> Harness:
+        """One more broker; it stops with the pair, or by `broker.stop`."""
+        broker = new_broker(namesrv_addr=self.namesrv, **settings)
+        await broker.start()
+        self._stack.push_async_callback(broker.stop)
+        harness = Harness(broker)
+        self._stack.callback(harness.close_clients)
+        return harness
+
+    async def both(self, **settings: Any) -> tuple[Harness, Harness]:
+        master, slave = await self.start(**settings), await self.start(**SLAVE)
+        await until(lambda: end_of(slave) == end_of(master) > 0 or not end_of(master))
+        return master, slave
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    async with AsyncExitStack() as stack:
+        namesrv = NameServer.open(NamesrvSettings(listen_port=0), clock=LoopClock())
+        await namesrv.start()
+        stack.push_async_callback(namesrv.stop)
+        yield Pair(f"127.0.0.1:{namesrv.port}", stack)
+
+
+def end_of(harness: Harness) -> int:
+    return harness.broker.store.max_phy_offset
+
+
+async def commit(client: Client, offset: int, **more: str) -> None:
+    await client.pull("T")  # the first use makes the group
+    assert (await client.commit(offset, **more)).code == ResponseCode.SUCCESS
+
+
+async def until(is_true: Callable[[], bool], limit_s: float = 120) -> None:
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + limit_s
+    while not is_true():
+        assert loop.time() < until_s, "it did not come true"
+        await asyncio.sleep(0.05)
+
+
+def test_a_slave_answers_what_its_master_would() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await brokers.both(**SYNC)
+            client, reader = await master.client(), await slave.client()
+            for number in range(20):
+                assert (await client.send("T", b"%d" % number)).code == ResponseCode.SUCCESS
+            await client.send("T", b"late", properties={"DELAY": "1"})
+            await commit(client, 7)
+            await until(lambda: slave.broker.state.offsets.committed("CG", "T", 0) == 7)
+            assert [each.body for each in await reader.drain("T")] == [
+                *(b"%d" % number for number in range(20)),
+                b"late",
+            ]
+            theirs, ours = master.broker.state, slave.broker.state
+            assert ours.topics.table == theirs.topics.table
+            assert ours.topics.version == theirs.topics.version
+            await until(lambda: ours.groups.table == theirs.groups.table)
+            await until(lambda: ours.delayed_messages.offsets == {1: 1})
+            for topic, queue_id in master.broker.store.queues():
+                end = master.broker.store.max_offset(topic, queue_id)
+                assert slave.broker.store.max_offset(topic, queue_id) == end
+
+    run(scenario())
+
+
+def test_a_slave_delivers_and_writes_nothing_of_its_own() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await brokers.both()
+            client = await master.client()
+            await client.send("T", b"late", properties={"DELAY": "1"})
+            await until(lambda: end_of(slave) == end_of(master))
+            await master.broker.stop()
+            before = end_of(slave)
+            await asyncio.sleep(60)
+            assert end_of(slave) == before
+            reader = await slave.client()
+            for code, (answer, _) in SLAVE_REFUSALS.items():
+                assert (await reader.call(code)).code == answer, code
+            assert (await reader.send("T")).code == ResponseCode.SYSTEM_BUSY
+            refused = await reader.send("T")
+            assert "slave" in (refused.remark or "")
+            assert end_of(slave) == before
+
+    run(scenario())
+
+
+def test_a_sync_master_answers_12_without_its_slave_and_keeps_the_message() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await brokers.both(**SYNC)
+            client = await master.client()
+            assert (await client.send("T", b"one")).code == ResponseCode.SUCCESS
+            await slave.broker.stop()
+            late = await client.send("T", b"two")
+            assert late.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+            assert "queueOffset" in late.ext
+            unsafe = await client.send("T", b"three", properties={"WAIT": "false"})
+            assert unsafe.code == ResponseCode.SUCCESS
+            assert [each.body for each in await client.drain("T")] == [b"one", b"two", b"three"]
+
+    run(scenario())
+
+
+def test_a_sync_master_that_needs_no_slave_says_so_and_waits_for_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master = await brokers.start(broker_role="SYNC_MASTER")
+            client = await master.client()
+            assert (await client.send("T")).code == ResponseCode.SUCCESS
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert [each for each in caplog.messages if "set inSyncReplicas=2" in each]
+
+
+def test_a_slave_that_starts_again_knows_what_it_had() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with pair() as brokers:
+            master = await brokers.start(**SYNC)
+            slave = await brokers.start(disk=disk, **SLAVE)
+            client = await master.client()
+            await until(lambda: slave.broker.store.max_phy_offset == end_of(master))
+            for number in range(5):
+                await client.send("T", b"%d" % number)
+            await commit(client, 3)
+            await until(lambda: slave.broker.state.offsets.committed("CG", "T", 0) == 3)
+            await slave.broker.stop()
+            version = stored_table(disk, "topics.json")["dataVersion"]
+            assert version["counter"] == master.broker.state.topics.version.counter
+            await master.broker.stop()
+            again = await brokers.start(disk=disk, **SLAVE)
+            reader = await again.client()
+            assert len(await reader.drain("T")) == 5
+            assert again.broker.state.offsets.committed("CG", "T", 0) == 3
+
+    run(scenario())
+
+
+def test_commits_at_the_slave_while_the_master_is_away_are_carried_to_it() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with pair() as brokers:
+            master = await brokers.start(disk=disk)
+            slave = await brokers.start(**SLAVE)
+            client = await master.client()
+            for number in range(18):
+                await client.send("T", queue_id=number % 2)
+            await commit(client, 2)
+            await commit(client, 5, queueId="1")
+            offsets = slave.broker.state.offsets
+            await until(lambda: offsets.committed("CG", "T", 1) == 5)
+            await master.broker.stop()
+            reader = await slave.client()
+            await commit(reader, 8)
+            back = await brokers.start(disk=disk)
+            await until(lambda: back.broker.state.offsets.committed("CG", "T", 0) == 8)
+            assert back.broker.state.offsets.committed("CG", "T", 1) == 5
+            other = await back.client()
+            await commit(other, 1)  # moved back at the master: the slave follows
+            await until(lambda: offsets.committed("CG", "T", 0) == 1)
+
+    run(scenario())
+
+
+def test_only_what_changed_here_and_is_ahead_is_carried() -> None:
+    present = {"T@G": {0: 5, 1: 5, 2: 5, 3: 5}, "U@G": {0: 1}}
+    copied = {"T@G": {0: 5, 1: 4, 2: 4}}
+    theirs = {"T@G": {0: 3, 1: 4, 2: 9, 3: 5}}
+    assert list(own_commits(present, copied, theirs)) == [Commit("T@G", 1, 5), Commit("U@G", 0, 1)]
+
+
+def test_a_topic_deleted_at_the_master_is_gone_at_the_slave() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await brokers.both()
+            client = await master.client()
+            await client.send("T")
+            await commit(client, 1)
+            await until(lambda: slave.broker.state.offsets.committed("CG", "T", 0) == 1)
+            assert (await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+            await until(lambda: slave.broker.state.topics.get("T") is None)
+            await until(lambda: slave.broker.state.offsets.committed("CG", "T", 0) == -1)
+            await client.send("T", b"again")
+            await until(lambda: slave.broker.state.topics.get("T") is not None)
+            reader = await slave.client()
+            assert [each.body for each in records(await reader.pull("T"))] == [b"again"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"broker_role": "SLAVE"}, "brokerId is 0; it must be at least 1 for a SLAVE"),
+        ({"broker_id": 1}, "brokerId is 1; it must be 0 for the role ASYNC_MASTER"),
+        ({"ha_master_address": "nowhere"}, "haMasterAddress is 'nowhere'; it must be an address"),
+        ({"in_sync_replicas": 0}, "inSyncReplicas is 0; it must be between 1 and 17"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        BrokerSettings(**settings)
+    assert says in str(caught.value)
+
+
+def test_a_port_that_is_taken_ends_a_start_only_where_slaves_matter(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_server(asyncio.Protocol, "127.0.0.1", 30_001)
+
+        def broker(**settings: Any) -> Broker:
+            return new_broker(SMALL_STORE, listen_port=30_000, **settings)
+
+        for settings in ({"ha_listen_port": 30_001}, {"broker_role": "SYNC_MASTER"}):
+            with pytest.raises(SettingsError, match="set haListenPort"):
+                await broker(**settings).start()
+        alone = broker()
+        await alone.start()
+        await alone.stop()
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert [each for each in caplog.messages if "slaves are not served" in each]
+
+
+def test_the_master_is_asked_like_any_broker() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master = await brokers.start()
+            client = await master.client()
+            answer = await client.channel.call(request(RequestCode.GET_ALL_DELAY_OFFSET, 0), 5)
+            assert answer.code == 0
+
+    run(scenario())
