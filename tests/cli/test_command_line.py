@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import click
 import pytest
 
 from cli.shell import cometmq, sentence
-from cometmq.cli.main import run
+from cometmq.cli.main import cli, run
 
 
 def test_help_names_every_command_and_loads_none_of_them() -> None:
@@ -28,7 +30,35 @@ def test_help_names_every_command_and_loads_none_of_them() -> None:
         assert f"  {name} " in done.stdout
 
 
-@pytest.mark.parametrize("name", ["standalone", "namesrv", "broker", "topic"])
+def leaves(command: click.Command, path: str) -> list[str]:
+    if isinstance(command, click.Group):
+        return [
+            leaf
+            for name, each in command.commands.items()
+            for leaf in leaves(each, f"{path} {name}")
+        ]
+    return [path]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["group", "topic", "message", "cluster", "brokers", "nameservers", "producers", "offsets"],
+)
+def test_the_page_names_every_daily_command_and_each_takes_keys_and_tls(name: str) -> None:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    page = (Path(__file__).parents[2] / "docs" / "operate" / "cli.md").read_text("utf-8")
+    missing = [path for path in leaves(found, f"cometmq {name}") if f"`{path}" not in page]
+    assert missing == []
+    for path in leaves(found, name):
+        one: click.Command = found
+        for word in path.split()[1:]:
+            assert isinstance(one, click.Group)
+            one = one.commands[word]
+        assert {"namesrv", "tls"} <= {param.name for param in one.params}, path
+
+
+@pytest.mark.parametrize("name", ["standalone", "namesrv", "broker", "topic", "group"])
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([name, "--help"]) == 0
     assert f"cometmq {name}" in capsys.readouterr().out

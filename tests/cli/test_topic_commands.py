@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.shell import cometmq, sentence
+from cli.in_process import cometmq
+from cli.shell import sentence
 from cometmq import Admin, Message, MessageQueue, Producer
 from cometmq.net.blocking_channel import BlockingChannel
-from cometmq.testing.cluster import LocalCluster
 from cometmq.wire.bodies.group import decode_group_config
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.admin import (
     CreateTopicRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    place: Path = tmp_path_factory.mktemp("store")
-    with LocalCluster(place) as cluster:
-        yield cluster.namesrv
 
 
 def test_a_created_topic_is_listed_and_looked_at(namesrv: str) -> None:

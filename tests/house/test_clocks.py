@@ -32,6 +32,7 @@ WALL = {
     "broker/request_handlers.py": MADE,
     "cli/doctor_command.py": "compared with brokers' wall clocks",
     "cli/store_commands.py": "the version of a table that is made anew",
+    "cli/time_arguments.py": "times that people give as how long ago",
     "client/admin/cluster_survey.py": "compared with brokers' wall clocks",
     "client/consumer/broker_requests.py": SHOWN,
     "client/consumer/push_engine.py": "the version of subscriptions, which outlives the process",

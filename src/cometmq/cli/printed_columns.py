@@ -1,8 +1,9 @@
-"""Rows as plain columns, so that the output can be cut and counted."""
+"""Results as people and as machines read them: plain columns that can be cut, or JSON."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +12,32 @@ if TYPE_CHECKING:
 
 
 def print_columns(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of equal length, each column as wide as its longest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Print rows of equal length, the first one the head; columns of numbers end at the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    at_right = [all(_is_number(cell) for cell in column[1:]) for column in columns]
     for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        cells = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, at_right, strict=True)
+        )
         click.echo("  ".join(cells).rstrip())
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table with a head."""
+    print_columns([head, *([str(cell) for cell in row] for row in rows)])
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_json_line(value: Any) -> None:
+    """Print one JSON value on a line of its own, at once."""
+    click.echo(json.dumps(value))
+
+
+def _is_number(cell: str) -> bool:
+    return cell in ("", "-") or cell.replace(".", "", 1).lstrip("-").isdecimal()

@@ -1,27 +1,27 @@
-"""The commands about topics: create, alter, list, status.
+"""The commands about topics: create, alter, delete, list.
 
-Asks name servers and brokers through the client's admin; refuses to know the wire. Prints plain
-columns, so the output can be cut and counted. Java: mqadmin updateTopic, topicList, topicStatus.
+Asks name servers and brokers through the client's admin. Looking at topics is in
+`topic_status_commands`, sending and reading in `topic_reading_commands`.
+Java: mqadmin updateTopic, updateTopicPerm, deleteTopic, topicList
 """
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cometmq.cli.printed_columns import print_columns
-from cometmq.cli.shared_options import namesrv_option
-from cometmq.client.admin.async_admin import AsyncAdmin
+from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
+from cometmq.cli.printed_columns import print_json
+from cometmq.cli.shared_options import json_option
+from cometmq.cli.topic_reading_commands import peek, send, tail
+from cometmq.cli.topic_status_commands import allocate, route, stats, status
+from cometmq.errors import RouteNotFound
 from cometmq.model.topic import PERMS, QUEUES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from cometmq.model.admin_stats import TopicOffset
-    from cometmq.model.queue import MessageQueue
+    from cometmq.cli.cluster_access import ClusterAccess
+    from cometmq.client.admin.async_admin import AsyncAdmin
 
 _QUEUES = 8
 _COUNT = click.IntRange(1, QUEUES_MAX)
@@ -31,7 +31,7 @@ _write_queues = click.option("--write-queues", type=_COUNT, help="Instead of --q
 
 @click.group()
 def topic() -> None:
-    """Create, alter, list and look at topics."""
+    """Create, alter and delete topics, look at them, send and read."""
 
 
 @topic.command()
@@ -52,7 +52,7 @@ def topic() -> None:
     multiple=True,
     help="With --order global: a consumer group to make for it; may be repeated.",
 )
-@namesrv_option
+@cluster_options
 def create(
     name: str,
     queues: int | None,
@@ -61,7 +61,7 @@ def create(
     perm: str,
     order: str | None,
     groups: tuple[str, ...],
-    namesrv: str,
+    access: ClusterAccess,
 ) -> None:
     """Create the topic NAME on all brokers; one that exists is refused.
 
@@ -86,7 +86,7 @@ def create(
         )
         return "created, write only" if perm == "w" else f"{len(await admin.queues(name))} queues"
 
-    click.echo(f"{name}: {_with_admin(namesrv, work)}")
+    click.echo(f"{name}: {access.ask(work)}")
 
 
 @topic.command()
@@ -96,7 +96,7 @@ def create(
 @_write_queues
 @click.option("--perm", type=click.Choice(list(PERMS)))
 @click.option("--yes", is_flag=True, help="Also where messages become unreachable for consumers.")
-@namesrv_option
+@cluster_options
 def alter(
     name: str,
     queues: int | None,
@@ -104,7 +104,7 @@ def alter(
     write_queues: int | None,
     perm: str | None,
     yes: bool,
-    namesrv: str,
+    access: ClusterAccess,
 ) -> None:
     """Change what is named of the topic NAME on all brokers that have it; the rest stays."""
     if all(value is None for value in (queues, read_queues, write_queues, perm)):
@@ -122,44 +122,45 @@ def alter(
             may_hide_messages=yes,
         )
 
-    _with_admin(namesrv, work)
+    access.ask(work)
     click.echo(f"{name}: altered")
-
-
-@topic.command("list")
-@click.option("--system", is_flag=True, help="Also those that brokers keep for themselves.")
-@namesrv_option
-def list_topics(system: bool, namesrv: str) -> None:
-    """List the topics, one a line."""
-    for name in _with_admin(namesrv, lambda admin: admin.topics(with_system=system)):
-        click.echo(name)
 
 
 @topic.command()
 @click.argument("name")
-@namesrv_option
-def status(name: str, namesrv: str) -> None:
-    """Show each queue of the topic NAME: its offsets, how many messages, the time of the last."""
-    found = _with_admin(namesrv, lambda admin: admin.topic_stats(name))
-    rows = [_row(queue, offset) for queue, offset in sorted(found.items())]
-    total = sum(offset.max_offset - offset.min_offset for offset in found.values())
-    rows.append(("all", "", "", "", str(total), ""))
-    print_columns([("broker", "queue", "first", "next", "messages", "last"), *rows])
+@yes_option
+@cluster_options
+def delete(access: ClusterAccess, name: str, yes: bool) -> None:
+    """Delete the topic NAME with its messages, everywhere."""
+    held = access.ask(lambda admin: _held(admin, name))
+    confirm(f"Delete the topic {name} with {held}?", yes=yes)
+    brokers = access.ask(lambda admin: admin.delete_topic(name))
+    click.echo(f"{name}: deleted on {', '.join(brokers)}")
 
 
-def _row(queue: MessageQueue, offset: TopicOffset) -> tuple[str, ...]:
-    first, after = offset.min_offset, offset.max_offset
-    numbers = (queue.queue_id, first, after, after - first)
-    return queue.broker_name, *map(str, numbers), _time(offset.last_update_timestamp)
+async def _held(admin: AsyncAdmin, name: str) -> str:
+    """How many messages a topic holds, in words."""
+    await admin.topic_config(name)
+    try:
+        queues = await admin.topic_stats(name)
+    except RouteNotFound:  # it may not be read now
+        return "its messages"
+    return f"its {sum(one.max_offset - one.min_offset for one in queues.values()):,} messages"
 
 
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
+@topic.command("list")
+@click.option("--system", is_flag=True, help="Also those that brokers keep for themselves.")
+@cluster_options
+@json_option
+def list_topics(access: ClusterAccess, as_json: bool, system: bool) -> None:
+    """List the topics, one a line."""
+    names = access.ask(lambda admin: admin.topics(with_system=system))
+    if as_json:
+        print_json(names)
+        return
+    for name in names:
+        click.echo(name)
 
 
-def _with_admin(namesrv: str, work: Callable[[AsyncAdmin], Awaitable[Any]]) -> Any:
-    async def ask() -> Any:
-        async with AsyncAdmin(namesrv=namesrv) as admin:
-            return await work(admin)
-
-    return asyncio.run(ask())
+for _command in (status, route, stats, allocate, send, peek, tail):
+    topic.add_command(_command)

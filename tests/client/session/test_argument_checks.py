@@ -215,6 +215,7 @@ ADMIN = {
     "message_at": ((queue, 0), {"queue": QUEUE, "offset": NUMBER}),
     "messages_by_key": ((TOPIC, "k"), {"topic": NAME, "key": TEXT, **BETWEEN}),
     "messages_by_time": ((TOPIC, 0, 1), {"topic": NAME, **BETWEEN}),
+    "offsets_at": ((TOPIC, 0), {"topic": NAME, "at_ms": NUMBER}),
     "peek": (
         (TOPIC,),
         {"topic": NAME, "max_count": [*NUMBER, 0], "oldest": FLAG, "queue": QUEUE[1:]},

@@ -29,6 +29,7 @@ from cometmq.model.admin_stats import QueueProgress
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import MessageModel
+from cometmq.model.topic import SYSTEM_GROUP_PREFIX
 from cometmq.wire.bodies.admin import decode_consume_stats
 from cometmq.wire.bodies.offset import decode_stored_offsets
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -81,7 +82,7 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
         """The names of all consumer groups at all masters, sorted, without the system's own."""
         tables = await (await self._lookup()).tables()
         found = {name for table in tables.values() for name in table.groups}
-        return sorted(found.difference(SYSTEM_GROUPS))
+        return sorted(name for name in found if not _is_systems(name))
 
     async def group_progress(self, group: str) -> dict[MessageQueue, QueueProgress]:
         """How far a group is in every topic in which it has committed, its retry topic included.
@@ -357,3 +358,7 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerError(answer.code, answer.remark, broker)
         return found
+
+
+def _is_systems(group: str) -> bool:
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

@@ -108,15 +108,25 @@ class AsyncMessageAdmin(AsyncGroupAdmin):
         check_whole("begin_ms", begin_ms, 0, INT64_MAX)
         check_whole("end_ms", end_ms, begin_ms, INT64_MAX)
         check_whole("max_count", max_count, 1, _COUNT_MAX)
-        queues = await self.queues(topic)
-        positions = GroupPositions(self._running(), "TOOLS_CONSUMER")
-        begins = await positions.at_time(queues, begin_ms)
-        ends = {queue: bound.max_offset for queue, bound in (await self.topic_stats(topic)).items()}
+        begins = await self.offsets_at(topic, begin_ms)
+        bounds = await self.topic_stats(topic)
         ranges = {
-            queue: (begins[queue], min(ends[queue], begins[queue] + max_count)) for queue in queues
+            queue: (begin, min(bounds[queue].max_offset, begin + max_count))
+            for queue, begin in begins.items()
+            if queue in bounds
         }
         found = await self._reader().read_each(ranges)
         return [one for one in found if begin_ms <= one.store_ms < end_ms][:max_count]
+
+    async def offsets_at(self, topic: str, at_ms: int) -> dict[MessageQueue, int]:
+        """The offset in each queue of the first message stored at a time or later.
+
+        The time is ms since 1970; where none is so young, it is the offset of the next message.
+        """
+        check_name(topic)
+        check_whole("at_ms", at_ms, 0, INT64_MAX)
+        positions = GroupPositions(self._running(), "TOOLS_CONSUMER")
+        return await positions.at_time(await self.queues(topic), at_ms)
 
     async def peek(
         self,

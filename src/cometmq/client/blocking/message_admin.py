@@ -70,6 +70,13 @@ class MessageAdmin(GroupAdmin):
             self._inner.messages_by_time(topic, begin_ms, end_ms, max_count=max_count)
         )
 
+    def offsets_at(self, topic: str, at_ms: int) -> dict[MessageQueue, int]:
+        """The offset in each queue of the first message stored at a time or later.
+
+        The time is ms since 1970; where none is so young, it is the offset of the next message.
+        """
+        return self._bridge.call(self._inner.offsets_at(topic, at_ms))
+
     def peek(
         self,
         topic: str,
