@@ -48,18 +48,19 @@ def test_an_archive_job_on_a_cluster_outlives_an_executor_and_a_worker_and_is_ex
 
 
 @pytest.mark.parametrize(
-    "rounds",
+    ("rounds", "seed"),
     [
-        pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
-        pytest.param(30, marks=[pytest.mark.soak, pytest.mark.timeout(4 * HOUR_S)]),
+        pytest.param(1, 1, marks=[pytest.mark.slow, pytest.mark.timeout(2400)]),
+        pytest.param(5, 30, marks=[pytest.mark.soak, pytest.mark.timeout(HOUR_S)]),
+        pytest.param(25, 25, marks=[pytest.mark.soak, pytest.mark.timeout(4 * HOUR_S)]),
     ],
 )
 def test_a_table_is_exact_after_each_kill_of_a_process_under_its_query(
-    cluster: StandaloneCluster, two: TwoBrokers, tmp_path: Path, rounds: int
+    cluster: StandaloneCluster, two: TwoBrokers, tmp_path: Path, rounds: int, seed: int
 ) -> None:
     topic, place = two.make_topic("Rounds", 1), tmp_path / "place"
-    replay = f"pytest -n 0 -m 'slow or soak' {Path(__file__).name} -k 'table and {rounds}'"
-    with FaultRounds(cluster, two, topic, place, seed=rounds) as faults:
+    replay = f"pytest -n 0 -m 'slow or soak' {Path(__file__).name} -k 'table and {rounds}-{seed}'"
+    with FaultRounds(cluster, two, topic, place, seed=seed) as faults:
         for done in range(1, rounds + 1):
             faults.run_round()
             assert {faults.happened[fault] for fault in faults.faults} == {done}
@@ -69,7 +70,7 @@ def test_a_table_is_exact_after_each_kill_of_a_process_under_its_query(
             figures = {what.replace(" ", "_"): count for what, count in faults.happened.items()}
             record_run(
                 "spark-kills",
-                f"at most {rounds} rounds",
+                f"at most {rounds} rounds, seed {seed}",
                 replay=replay,
                 rounds=done,
                 messages=faults.sent,
