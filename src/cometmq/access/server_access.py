@@ -18,6 +18,7 @@ from cometmq.errors import SettingsError
 from cometmq.model.access import User
 from cometmq.rules.access.access_rules import AccessRules
 from cometmq.runtime.system_clock_and_files import expand_user_path
+from cometmq.wire.bodies.access import IS_OFF
 from cometmq.wire.request_signature import Credentials, add_signature
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.settings.access import AccessSettings, SecretPair
     from cometmq.wire.command import Command
 
-_OFF = "access control is off; set authenticationEnabled=true and start again"
+_OFF = f"{IS_OFF}; set authenticationEnabled=true and start again"
 
 
 def only_admission(given: Admission | None, control: AccessControl | None) -> Admission | None:

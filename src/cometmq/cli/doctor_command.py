@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.security_options import security_options
 from cometmq.cli.shared_options import namesrv_option
 from cometmq.client.admin.cluster_survey import ClusterSurvey
 from cometmq.client.session.client_options import name_servers
 from cometmq.rules.diagnosis.cluster_diagnosis import diagnose, is_well
 from cometmq.rules.diagnosis.finding import Severity
 from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.spark.connection_security import SECURITY_OPTIONS, security_of
+from cometmq.spark.option_reader import OptionReader
 
 if TYPE_CHECKING:
     from cometmq.rules.diagnosis.finding import ClusterFinding
+    from cometmq.spark.connection_security import ConnectionSecurity
 
 _LOOKS = 3
 """Looks at most: a group that divides its queues just now is well a moment later."""
@@ -29,6 +33,7 @@ _BETWEEN_LOOKS_S = 1.0
 
 @click.command()
 @namesrv_option
+@security_options
 @click.option(
     "--group",
     "groups",
@@ -45,6 +50,7 @@ _BETWEEN_LOOKS_S = 1.0
 def doctor(
     ctx: click.Context,
     namesrv: str,
+    options: dict[str, str],
     groups: tuple[str, ...],
     timeout_s: float,
     as_json: bool,
@@ -55,7 +61,9 @@ def doctor(
     groups. Changes nothing. The exit code is 1 when something is wrong, 0 otherwise; notices, which
     may be on purpose, do not count. Works with Apache RocketMQ's servers and clients, too.
     """
-    findings = asyncio.run(_diagnose_cluster(name_servers(namesrv, {}), groups, timeout_s))
+    security = security_of(OptionReader(options, SECURITY_OPTIONS))
+    addrs = name_servers(namesrv, {})
+    findings = asyncio.run(_diagnose_cluster(addrs, groups, timeout_s, security))
     if as_json:
         table = [finding._asdict() for finding in findings]
         click.echo(json.dumps({"well": is_well(findings), "findings": table}, indent=2))
@@ -65,15 +73,24 @@ def doctor(
 
 
 async def _diagnose_cluster(
-    addrs: tuple[str, ...], groups: tuple[str, ...], timeout_s: float
+    addrs: tuple[str, ...],
+    groups: tuple[str, ...],
+    timeout_s: float,
+    security: ConnectionSecurity,
 ) -> list[ClusterFinding]:
     """Look again while only the owners of queues are wrong."""
     findings: list[ClusterFinding] = []
+    tls = security.client_settings()["tls"]
     for turn in range(_LOOKS):
         if turn:
             await asyncio.sleep(_BETWEEN_LOOKS_S)
         survey = ClusterSurvey(
-            addrs, groups=groups, timeout_s=timeout_s, now_ms=SystemClock().now_ms
+            addrs,
+            groups=groups,
+            timeout_s=timeout_s,
+            now_ms=SystemClock().now_ms,
+            credentials=security.credentials,
+            tls=tls,
         )
         findings = diagnose(await survey.take())
         if not any(one.check == "queue owners" for one in findings):

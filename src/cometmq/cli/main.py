@@ -42,6 +42,8 @@ _COMMANDS = {
     "nameservers": _Command("nameserver_commands", "nameservers", "Settings of name servers."),
     "producers": _Command("producers_command", "producers", "Who is connected as a producer."),
     "offsets": _Command("offset_commands", "offsets", "Save the offsets of groups, restore them."),
+    "users": _Command("access_commands", "users", "Users of servers that guard themselves."),
+    "acls": _Command("access_commands", "acls", "What users may do."),
     "doctor": _Command("doctor_command", "doctor", "Say what is wrong with a cluster."),
     "store": _Command("store_commands", "store", "Verify and dump a stopped store."),
     "pipeline": _Command("pipeline_commands", "pipeline", "Keep tables of topics with Spark."),

@@ -11,6 +11,7 @@ from cometmq.client.admin.broker_admin import AsyncBrokerAdmin
 from cometmq.client.admin.group_admin import AsyncGroupAdmin
 from cometmq.client.admin.message_admin import AsyncMessageAdmin
 from cometmq.client.admin.topic_admin import AsyncTopicAdmin
+from cometmq.client.admin.user_admin import AsyncUserAdmin
 from cometmq.client.blocking.admin import Admin
 from cometmq.client.blocking.broker_admin import BrokerAdmin
 from cometmq.client.blocking.group_admin import GroupAdmin
@@ -19,6 +20,7 @@ from cometmq.client.blocking.message_admin import MessageAdmin
 from cometmq.client.blocking.producer import Producer, Transaction
 from cometmq.client.blocking.push_consumer import PushConsumer
 from cometmq.client.blocking.topic_admin import TopicAdmin
+from cometmq.client.blocking.user_admin import UserAdmin
 from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
 from cometmq.client.producer.async_producer import AsyncProducer
@@ -34,6 +36,7 @@ COLOURS = [
     (AsyncTopicAdmin, TopicAdmin),
     (AsyncGroupAdmin, GroupAdmin),
     (AsyncMessageAdmin, MessageAdmin),
+    (AsyncUserAdmin, UserAdmin),
     (AsyncLitePullConsumer, LitePullConsumer),
 ]
 RENAMED = {
@@ -76,7 +79,7 @@ def test_the_generated_files_are_fresh():
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     made = script.faces()
-    assert len(made) == 8
+    assert len(made) == 9
     for path, text in made.items():
         kept = path.read_text(encoding="utf-8")
         assert kept == text, f"{path.name} is stale: run .venv/bin/python scripts/{SCRIPT.name}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cometmq.client.admin.server_probe import ServerProbe
@@ -36,13 +37,17 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.admin import GetConsumerConnectionListRequestHeader
 from cometmq.wire.headers.client import GetConsumerRunningInfoRequestHeader
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
+from cometmq.wire.request_signature import add_signature
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from cometmq.model.route import TopicRouteData
     from cometmq.wire.bodies.admin import ConsumerConnections
+    from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
+    from cometmq.wire.request_signature import Credentials
 
 TOPICS_MAX = 1_000
 """Topics whose routes are asked for, besides those that the groups subscribe."""
@@ -65,8 +70,15 @@ class ClusterSurvey:
         groups: Sequence[str] = (),
         timeout_s: float = 3.0,
         now_ms: Callable[[], int],
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`groups`: those to look at; empty: all that have members. `now_ms`: the wall clock."""
+        """`groups`: those to look at; empty: all that have members. `now_ms`: the wall clock.
+
+        With `credentials` each question is signed.
+        """
+        self._sign = None if credentials is None else partial(_sign, credentials)
+        self._tls = tls
         self._addrs = tuple(dict.fromkeys(name_servers))
         self._wanted_groups = tuple(dict.fromkeys(groups))
         self._timeout_s = timeout_s
@@ -129,7 +141,7 @@ class ClusterSurvey:
     async def _identify(
         self, addr: str, code: RequestCode, decode: Callable[[bytes], R]
     ) -> tuple[ServerFacts, R | None]:
-        probe = ServerProbe(addr, self._timeout_s)
+        probe = ServerProbe(addr, self._timeout_s, self._sign, self._tls)
         server, answer = await probe.identify(code)
         found: R | None = None
         try:
@@ -279,3 +291,7 @@ def _config(body: bytes) -> dict[str, str]:
 
 def _is_users(topic: str) -> bool:
     return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
+
+
+def _sign(credentials: Credentials, command: Command) -> None:
+    add_signature(command, credentials)

@@ -16,7 +16,8 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    import ssl
+    from collections.abc import Callable, Collection
 
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
@@ -32,7 +33,16 @@ _KINDS = {
 class ServerProbe:
     """Asks one address what it is, with a limit of time for each question. Use it on one loop."""
 
-    def __init__(self, addr: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        addr: str,
+        timeout_s: float,
+        sign: Callable[[Command], None] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`sign` signs each question; `tls` encrypts them."""
+        self._sign = sign
+        self._tls = tls
         self.addr = addr
         self._timeout_s = timeout_s
         self._channel: Channel | None = None
@@ -43,7 +53,9 @@ class ServerProbe:
         Returns what the server is and its answer to the expected question, None without one.
         """
         try:
-            self._channel = await connect(self.addr, self._timeout_s)
+            self._channel = await connect(
+                self.addr, self._timeout_s, prepare=self._sign, tls=self._tls
+            )
         except ConnectFailed as error:
             return self._facts(_why_not_connected(error), str(error)), None
         refusal, kinds = "", set[str]()

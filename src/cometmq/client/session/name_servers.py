@@ -97,6 +97,11 @@ class NameServers:
             log.debug("the route of %s is refused: %s", DEFAULT_TOPIC, error)
         return None
 
+    @property
+    def addrs(self) -> tuple[str, ...]:
+        """The addresses of all name servers."""
+        return tuple(self._addrs)
+
     async def ask_each(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ANY_RESOURCE = Resource(ResourceType.ANY, pattern=ResourcePattern.ANY)
 SUBJECT_PREFIX = "User:"
+IS_OFF = "access control is off"
+"""How the refusal of a server begins that has no users."""
 _SUPER, _NORMAL = "Super", "Normal"
 _ENABLED, _DISABLED = "enable", "disable"
 
@@ -132,6 +134,11 @@ def acl_object(acl: Acl) -> dict[str, Any]:
             if entries
         ],
     }
+
+
+def encode_acl(acl: Acl) -> bytes:
+    """The body of a request to add policies."""
+    return fastjson.dumps(acl_object(acl))
 
 
 def decode_acl(body: bytes, username: str = "") -> Acl:
