@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from cometmq.wire.command import request
 from cometmq.wire.request_signature import Credentials, add_signature
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from broker.commands import Harness
     from cometmq.wire.command import Command
@@ -92,11 +93,15 @@ def entry(resource: str, *actions: str, **more: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def guarded_name_server(access: AccessSettings = GUARDED) -> AsyncIterator[NameServer]:
+async def guarded_name_server(
+    access: AccessSettings = GUARDED, present: Mapping[str, str] | None = None
+) -> AsyncIterator[NameServer]:
     """A name server in memory that asks for signatures and rights."""
     disk = SimFiles(Random(1), LoopClock())
+    for name, text in (present or {}).items():
+        disk.make_dir(Path(name).parent)
+        disk.write(Path(name), text.encode())
     settings = NamesrvSettings(listen_port=0, kv_config_path="/names/kvConfig.json")
-    access = replace(access)
     server = NameServer.open(settings, access=access, files=disk, clock=disk.clock)
     await server.start()
     try:
@@ -108,8 +113,6 @@ async def guarded_name_server(access: AccessSettings = GUARDED) -> AsyncIterator
 @asynccontextmanager
 async def connected(server: NameServer, keys: Credentials | None) -> AsyncIterator[Signer]:
     """A connection to it that signs with these keys."""
-    import asyncio
-
     channel = await connect(server.address)
     made = Signer(channel, asyncio.Queue())
     made.keys = keys

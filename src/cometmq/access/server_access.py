@@ -8,12 +8,15 @@ Java: AuthenticationFactory, AuthorizationFactory, AuthConfig.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.access.access_control import AccessControl
 from cometmq.access.access_directory import AccessDirectory
 from cometmq.access.access_file import FILE_NAME, AccessFile
 from cometmq.access.access_requests import AccessRequests
+from cometmq.access.plain_acl_file import FILE_NAME as ACCOUNTS
+from cometmq.access.plain_acl_file import PlainAclFile
 from cometmq.errors import SettingsError
 from cometmq.model.access import User
 from cometmq.rules.access.access_rules import AccessRules
@@ -27,10 +30,15 @@ if TYPE_CHECKING:
 
     from cometmq.net.admission import Admission
     from cometmq.net.endpoint import Endpoint
+    from cometmq.runtime.background import BackgroundTasks
     from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.settings.access import AccessSettings, SecretPair
     from cometmq.wire.command import Command
 
+WATCH_S = 1.0
+"""Time between looks whether plain_acl.yml has changed, seconds."""
+
+_IN_FILE = "the accounts are in plainAclFile (aclEnable=true): change that file"
 _OFF = f"{IS_OFF}; set authenticationEnabled=true and start again"
 
 
@@ -61,6 +69,13 @@ class ServerAccess:
         self.control: AccessControl | None = None
         self._file = AccessFile(directory / FILE_NAME, files)
         self._stored = AccessRules()
+        self._accounts: PlainAclFile | None = None
+        if settings.acl_enable:
+            path = settings.plain_acl_file
+            chosen = expand_user_path("plainAclFile", path) if path else directory / ACCOUNTS
+            self._accounts = PlainAclFile(chosen, files)
+            self._stored = self._accounts.load()
+            self.control = AccessControl(self._stored, cluster)
         if settings.authentication_enabled:
             self._stored = self._file.load()
             self.control = AccessControl(
@@ -80,8 +95,16 @@ class ServerAccess:
         control = self.control
         if control is None:
             return AccessRequests(None, lambda _request: False, _OFF).endpoints()
+        if self._accounts is not None:
+            return AccessRequests(None, control.is_of_super_user, _IN_FILE).endpoints()
         directory = AccessDirectory(control.rules, self._file, control.set_rules)
         return AccessRequests(directory, control.is_of_super_user).endpoints()
+
+    def watch(self, background: BackgroundTasks) -> None:
+        """Have the file of ACL 1.0 read whenever it changes, where it is used."""
+        if self._accounts is not None and self.control is not None:
+            reload = partial(self._accounts.reload, self.control.set_rules)
+            background.every(WATCH_S, reload, name="accounts of plain_acl.yml")
 
     def preparer(self) -> Callable[[Command], None] | None:
         """What signs each request to other servers; None where no keys are given."""

@@ -95,7 +95,8 @@ class Broker:
         self.state = state
         self.port = 0
         """The port listened on, once started."""
-        self._sign = environment.access.preparer()
+        self._access = environment.access
+        self._sign = self._access.preparer()
         self._pool = ChannelPool(prepare=self._sign)
         self._registration = NamesrvRegistration(
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
@@ -311,6 +312,7 @@ class Broker:
             name="delay offsets",
         )
         every(FILTERS_S, self.state.filters.save_in_thread, name="consumer filters")
+        self._access.watch(self._background)
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
         every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
 

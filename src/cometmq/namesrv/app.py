@@ -63,6 +63,7 @@ class NameServer:
         self._background = BackgroundTasks("name server")
         notifier = BrokerNotifier(self._background)
         self._settings = settings
+        self._access = access
         self._routes = routes
         self._registrations = RegistrationRequests(
             routes, kv, settings, clock.monotonic_ms, notifier.send, time_slices
@@ -138,6 +139,7 @@ class NameServer:
         self._live.note_chosen(replace(self._live.of(NamesrvSettings), listen_port=self.port))
         interval_s = self._settings.scan_not_active_broker_interval_ms / 1000
         self._background.every(interval_s, self._registrations.drop_expired, name="liveness scan")
+        self._access.watch(self._background)
         self._background.every(FORGET_S, self._registrations.forget_gone, name="gone topics")
 
     async def stop(self) -> None:
