@@ -303,3 +303,22 @@ def test_a_poll_for_no_time_and_no_number_is_refused_at_once(cluster, group, wro
     running = LitePullConsumer(group, namesrv=cluster.namesrv)
     with running, pytest.raises(ClientError, match="must be"):
         running.poll(*wrong)
+
+
+def test_a_poll_without_a_subscription_is_an_error_at_once(lite):
+    with lite() as consumer:
+        with pytest.raises(ClientError, match="nothing to poll: subscribe to a topic"):
+            consumer.poll(60.0)
+        with pytest.raises(ClientError, match="nothing to poll"):
+            next(iter(consumer))
+        consumer.assign([])
+        assert consumer.poll(0.01) == [], "what is assigned may be nothing"
+
+
+@pytest.mark.parametrize("timeout_s", [1000, 1000.0, 300.5])
+def test_a_poll_of_milliseconds_is_refused(lite, queue, timeout_s):
+    with lite() as consumer:
+        consumer.assign([queue])
+        with pytest.raises(ClientError, match=rf"timeout_s is {timeout_s}; it is in seconds"):
+            consumer.poll(timeout_s)
+        assert consumer.poll(float("inf"))

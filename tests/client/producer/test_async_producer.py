@@ -10,6 +10,7 @@ from client.short_delay_cluster import until
 from cometmq import Admin, AsyncProducer, Message, MessageQueue, Producer, SendStatus
 from cometmq.errors import (
     BrokerError,
+    ClientError,
     ConnectFailed,
     InvalidMessage,
     NotStarted,
@@ -302,3 +303,15 @@ def test_the_first_message_may_go_to_a_queue_of_the_callers_choice(cluster, topi
         queue = admin.queues(topic)[2]
     with Producer("p", namesrv=cluster.namesrv) as producer:
         assert producer.send(Message(topic, b"x"), queue=queue).queue == queue
+
+
+def test_a_topic_and_a_body_are_no_message(producer):
+    with pytest.raises(
+        ClientError, match=r"one Message, as in send\(Message\('topic', b'body'\)\)"
+    ):
+        producer.send("x", b"a")
+
+
+def test_a_function_that_chooses_beyond_the_queues_is_named(producer, topic):
+    with pytest.raises(ClientError, match=f"given as queue= raised IndexError.*{topic}.* 4 queues"):
+        producer.send(Message(topic, b"x"), queue=lambda queues, _message: queues[9])

@@ -91,7 +91,8 @@ class LitePullConsumer:
     def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
         """The next messages of one queue, oldest first; none if none come in time.
 
-        At most `max_count` (default: `pull_batch_size`).
+        At most `max_count` (default: `pull_batch_size`). `timeout_s` is at most 300, or `inf`.
+        Raises ClientError where nothing was subscribed or assigned.
         """
         return self._bridge.call(self._inner.poll(timeout_s, max_count))
 

@@ -8,7 +8,7 @@ Java: DefaultLitePullConsumer, DefaultMQPullConsumer
 from __future__ import annotations
 
 import os
-from math import isnan
+from math import inf
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer.namespace import Namespace
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _BLOCK_S_MAX = 30.0
 _PULL_MAX = 1024
+_POLL_S_MAX = 300.0
+"""Longest wait of a poll, seconds: whoever gives more has most often given milliseconds."""
 
 
 class AsyncLitePullConsumer:
@@ -141,10 +143,11 @@ class AsyncLitePullConsumer:
     async def poll(self, timeout_s: float = 5.0, max_count: int | None = None) -> list[MessageExt]:
         """The next messages of one queue, oldest first; none if none come in time.
 
-        At most `max_count` (default: `pull_batch_size`).
+        At most `max_count` (default: `pull_batch_size`). `timeout_s` is at most 300, or `inf`.
+        Raises ClientError where nothing was subscribed or assigned.
         """
-        if type(timeout_s) is not float or isnan(timeout_s):
-            check_wait("timeout_s", timeout_s)
+        if type(timeout_s) is not float or not 0.0 <= timeout_s <= _POLL_S_MAX:
+            _check_poll(timeout_s)
         count = self._options.pull_batch_size if max_count is None else max_count
         if type(count) is not int or count < 1:
             raise ClientError(f"max_count is {count!r}; it must be a whole number, 1 or more")
@@ -303,3 +306,14 @@ class AsyncLitePullConsumer:
         engine = self._running()
         for queue, assigned in engine.assignment.table.items():
             assigned.is_paused = queue in engine.buffer.paused
+
+
+def _check_poll(timeout_s: object) -> None:
+    if timeout_s == inf:
+        return
+    check_wait("timeout_s", timeout_s)
+    if timeout_s > _POLL_S_MAX:  # type: ignore[operator]
+        raise ClientError(
+            f"timeout_s is {timeout_s!r}; it is in seconds, {_POLL_S_MAX:g} at most, or inf. "
+            f"{timeout_s!r} milliseconds are {timeout_s / 1000:g}"  # type: ignore[operator]
+        )

@@ -143,6 +143,11 @@ class LitePullEngine:
             polls.changed.clear()
             if found := polls.take(max_count):
                 return found
+            if self._subscriptions.queues is None and not self._subscriptions.topics:
+                raise ClientError(
+                    "there is nothing to poll: subscribe to a topic before the start, or assign "
+                    "queues"
+                )
             try:
                 async with asyncio.timeout_at(deadline):
                     await polls.changed.wait()

@@ -85,6 +85,11 @@ def check_message(message: Message, body_bytes_max: int) -> None:
 def check_timeout(timeout_s: object) -> None:
     """Raise ClientError unless it is a time to wait."""
     if type(timeout_s) not in (int, float) or not timeout_s > 0:  # type: ignore[operator]
+        if isinstance(timeout_s, bytes):
+            raise ClientError(
+                "what is sent must be one Message, as in send(Message('topic', b'body')); a topic "
+                "and a body by themselves are none"
+            )
         raise ClientError(
             f"timeout_s is {timeout_s!r}; it must be a number of seconds, more than 0"
         )

@@ -178,7 +178,13 @@ class SendPipeline:
             return wanted
         checks.check_topic(message.topic)
         queues = await self._publish_queues(message.topic)
-        selected = wanted(tuple(queues), message) if callable(wanted) else wanted
+        try:
+            selected = wanted(tuple(queues), message) if callable(wanted) else wanted
+        except LookupError as error:  # most often an index beyond the queues
+            raise ClientError(
+                f"the function given as queue= raised {error!r:.120} for a message of "
+                f"{message.topic}, which has {len(queues)} queues now"
+            ) from error
         if selected not in queues:
             raise ClientError(
                 f"queue= gave {selected!r:.120}, which is no queue of {message.topic}"
