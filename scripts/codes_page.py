@@ -107,7 +107,7 @@ NOTES = {
 }
 POP = "POP consumption comes later"
 LITE = "lite topics come with POP, if at all"
-TIMER = "timers at arbitrary times come later"
+TIMER = "slaves and tools do not ask for timers yet"
 HA = "replication comes later"
 CONTROLLER = "there is no controller; a code of controllers"
 COLD = "there is no throttle to be set: threads wait for cold reads, and nobody else does"

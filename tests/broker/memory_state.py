@@ -4,8 +4,10 @@ import asyncio
 from random import Random
 from typing import Any
 
+from cometmq.access.server_access import ServerAccess
 from cometmq.broker.broker_state import BrokerEnvironment, BrokerState
 from cometmq.rules.delay_levels import DelayLevels
+from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.store.message_store import MessageStore
 from cometmq.store.put_result import PutStatus
@@ -18,7 +20,10 @@ def memory_state(**settings: Any) -> tuple[BrokerState, MessageStore]:
     files = SimFiles(Random(0))
     store = memory_store(files=files)
     broker_settings = BrokerSettings(**settings)
-    environment = BrokerEnvironment(broker_settings, SMALL_FILES, STORE_ROOT, files.clock, files)
+    access = ServerAccess(AccessSettings(), STORE_ROOT / "config", files)
+    environment = BrokerEnvironment(
+        broker_settings, SMALL_FILES, STORE_ROOT, files.clock, files, access
+    )
     levels = DelayLevels.parse(broker_settings.message_delay_level)
     return BrokerState(environment, store, levels), store
 

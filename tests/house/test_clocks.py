@@ -22,6 +22,7 @@ WALL = {
     "broker/cluster/config_requests.py": STORED,
     "broker/cluster/topics.py": STORED,
     "broker/delivery/delayed_messages.py": "the version of delayOffset.json",
+    "broker/delivery/timer_messages.py": "the version of timercheck",
     "broker/delivery/reply.py": STORED,
     "broker/delivery/send_back.py": STORED,
     "broker/groups/client_registry.py": SHOWN,

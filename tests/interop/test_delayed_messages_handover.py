@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq import Admin, ConsumeFrom, Message, MessageExt, Producer, PushConsumer
+from cometmq import Admin, Message, Producer
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
-from interop.handover import leave_apache, leave_ours
+from interop.handover import leave_apache, leave_ours, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
@@ -34,23 +32,6 @@ def send(namesrv: str, name: str, *levels: int) -> list[bytes]:
     return bodies
 
 
-def wait_for(namesrv: str, group: str, wanted: list[bytes]) -> list[bytes]:
-    """Read until all of them have come; gives what came, repeats included."""
-    left, came, complete = set(wanted), list[bytes](), threading.Event()
-
-    def handler(messages: Sequence[MessageExt]) -> None:
-        came.extend(message.body for message in messages)
-        left.difference_update(came)
-        if not left:
-            complete.set()
-
-    consumer = PushConsumer(group, namesrv=namesrv, consume_from=ConsumeFrom.FIRST)
-    consumer.subscribe(TOPIC, "*", handler)
-    with consumer:
-        assert complete.wait(90), f"{len(left)} of {len(wanted)} messages did not come"
-    return came
-
-
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_what_waits_goes_on_waiting_under_the_other_broker(
     apache_jars: Path, tmp_path: Path, how: str
@@ -60,19 +41,19 @@ def test_what_waits_goes_on_waiting_under_the_other_broker(
     with Admin(namesrv=ours.namesrv) as admin:
         admin.create_topic(TOPIC, queues=2)
     sent = send(ours.namesrv, "ours", 1, 2)
-    wait_for(ours.namesrv, "before", sent[:COUNT])
+    wait_for(ours.namesrv, TOPIC, "before", sent[:COUNT])
     leave_ours(ours, how)
 
     apache = ApacheCluster(apache_jars, tmp_path, **THEIRS)
     try:
-        wait_for(apache.namesrv, "between", sent)
+        wait_for(apache.namesrv, TOPIC, "between", sent)
         sent += send(apache.namesrv, "apache", 1, 2)
-        wait_for(apache.namesrv, "between-2", sent[: 3 * COUNT])
+        wait_for(apache.namesrv, TOPIC, "between-2", sent[: 3 * COUNT])
     finally:
         leave_apache(apache, how)
 
     with LocalCluster(tmp_path / "store", **TABLE) as again:
-        came = wait_for(again.namesrv, "after", sent)
+        came = wait_for(again.namesrv, TOPIC, "after", sent)
         assert set(came) == set(sent)
         apaches = [body for body in came if body.startswith(b"apache")]
         assert len(apaches) == 2 * COUNT, "what Apache delivered is not delivered again"
@@ -86,10 +67,10 @@ def test_apache_reads_the_places_of_several_runs(apache_jars: Path, tmp_path: Pa
         sent = send(ours.namesrv, "long", 1)
     with LocalCluster(store, message_delay_level="1s") as ours:
         sent += send(ours.namesrv, "short", 1)
-        wait_for(ours.namesrv, "before", sent[COUNT:])
+        wait_for(ours.namesrv, TOPIC, "before", sent[COUNT:])
     assert "cometmqRuns" in json.loads((store / "config" / "delayOffset.json").read_text())
     apache = ApacheCluster(apache_jars, tmp_path, messageDelayLevel="1s")
     try:
-        assert set(wait_for(apache.namesrv, "after", sent)) == set(sent)
+        assert set(wait_for(apache.namesrv, TOPIC, "after", sent)) == set(sent)
     finally:
         leave_apache(apache, "stop")

@@ -97,4 +97,4 @@ def test_each_key_without_effect_is_a_warning_with_its_reason() -> None:
 def test_a_file_as_users_of_apache_have_it_loads_with_a_warning_at_most() -> None:
     warnings = load(BROKER, from_text(STOCK, "broker.conf")).warnings
     keys = [warning.split()[1] for warning in warnings]
-    assert keys == ["sendMessageThreadPoolNums", "timerWheelEnable"]
+    assert keys == ["sendMessageThreadPoolNums"]

@@ -48,6 +48,7 @@ RIGHTS: dict[int, RequestRight] = {
     Code.SEND_MESSAGE: _SEND,
     Code.SEND_MESSAGE_V2: _SEND,
     Code.SEND_BATCH_MESSAGE: _SEND,
+    Code.RECALL_MESSAGE: _SEND,
     Code.SEND_REPLY_MESSAGE: _SEND,
     Code.SEND_REPLY_MESSAGE_V2: _SEND,
     Code.END_TRANSACTION: RequestRight(topics=(_PUB,), found=(_PUB,), may_name_nothing=True),

@@ -28,7 +28,7 @@ from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_RE
 from cometmq.broker.requests.unsupported import unsupported
 from cometmq.broker.sends.tag_codes import TagCodes
 from cometmq.metrics.traffic_counters import SAMPLE_S
-from cometmq.model.topic import SCHEDULE_TOPIC
+from cometmq.model.topic import SCHEDULE_TOPIC, TIMER_TOPIC
 from cometmq.net.address import join_address
 from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
@@ -311,6 +311,11 @@ class Broker:
             self.state.delayed_messages.save_in_thread,
             name="delay offsets",
         )
+        every(
+            self._live.of(StoreSettings).timer_flush_interval_ms / 1000,
+            self.state.timer_messages.save_in_thread,
+            name="timers",
+        )
         every(FILTERS_S, self.state.filters.save_in_thread, name="consumer filters")
         self._access.watch(self._background)
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
@@ -321,6 +326,7 @@ class Broker:
         every = self._background.every
         # never ends by itself, but should an error end it, it begins again
         every(1.0, self.state.delayed_messages.run, name="delivery of delayed messages", first_s=0)
+        every(1.0, self.state.timer_messages.run, name="delivery of timer messages", first_s=0)
         every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
         every(1.0, self.state.dead_letters.read_back, name="dead letters", first_s=0)
 
@@ -333,6 +339,9 @@ class Broker:
         await self.state.offsets.written()
         await self.state.delayed_messages.written()
         await self.state.delayed_messages.save_in_thread()
+        await self.state.timer_messages.written()
+        await self.state.timer_messages.save_in_thread(idle_ms=0)
+        self.state.timers.close()
         safe = asyncio.get_running_loop().create_future()
         self.store.on_durable(safe.set_result, local_only=True)
         await safe
@@ -376,6 +385,8 @@ class Broker:
     def _messages_arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
         if topic == SCHEDULE_TOPIC:
             self.state.delayed_messages.arrived(tags_code)
+        elif topic == TIMER_TOPIC:
+            self.state.timer_messages.arrived()
         self.state.held_pulls.notify_arrival(topic, queue_id, max_offset, tags_code)
 
     def _begin_connection(self, connection: Connection) -> FastPath:

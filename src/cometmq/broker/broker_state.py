@@ -6,12 +6,15 @@ that they work with. Java: the managers of BrokerController.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
 from cometmq.broker.delivery.check_back import CheckBack
 from cometmq.broker.delivery.dead_letters import DeadLetterQueues
 from cometmq.broker.delivery.delayed_messages import DelayedMessages, stored_places_of
+from cometmq.broker.delivery.timer_messages import TimerMessages, timer_offset
+from cometmq.broker.delivery.timer_schedule import TimerSchedule
 from cometmq.broker.delivery.transactions import Transactions
 from cometmq.broker.groups.client_registry import ClientRegistry
 from cometmq.broker.groups.consumer_groups import ConsumerGroups
@@ -28,6 +31,7 @@ from cometmq.net.admission import found_admission
 from cometmq.rules.filters import bloom_filter
 from cometmq.runtime.time_slices import TimeSlices
 from cometmq.store.json_file import JsonFile
+from cometmq.store.timers.timer_index import TimerIndex
 from cometmq.wire.bodies.group import group_table_of
 from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import topic_table_of
@@ -121,6 +125,9 @@ class BrokerState:
         self.offsets.keep_only(self.topics.table.keys() | store.deletion.topics())
         self.offsets.keep_within(store.max_offset)
         self.delayed_messages = DelayedMessages(store, levels, file("delayOffset.json"), now_ms)
+        self.timers = _timers(environment, store)
+        self.timer_schedule = TimerSchedule(store, self.timers, environment.store_settings)
+        self.timer_messages = TimerMessages(store, self.timers, now_ms)
         silence_ms = settings.channel_expired_timeout_ms
         self.clients = ClientRegistry(now_ms, clock.monotonic_ms, silence_ms)
         self.locks = QueueLocks(clock.monotonic_ms, settings.queue_lock_expire_ms)
@@ -140,20 +147,36 @@ class BrokerState:
         register_store(self.metrics, store, environment.files)
         register_tables(self.metrics, self.topics, self.groups, self.held_requests)
         self.delayed_messages.on_delivered = self.stats.count_due
+        self.timer_messages.on_delivered = self.stats.count_due
         self.dead_letters = DeadLetterQueues(
             store, self.topics, self.stats, deduplicate=settings.dead_letter_deduplicate
         )
         admit = found_admission(environment.admission)
-        self.transactions = Transactions(store, self.delayed_messages, self.stats, settings, admit)
-        self.check_back = CheckBack(
+        self.transactions = Transactions(
+            store, self.delayed_messages, self.timer_schedule, self.stats, settings, admit
+        )
+        self.check_back = self._check_back(environment, store)
+
+    def _check_back(self, environment: BrokerEnvironment, store: MessageStore) -> CheckBack:
+        return CheckBack(
             store,
             self.topics,
             self.offsets,
             self.clients,
             self.transactions,
-            settings,
+            environment.settings,
             environment.store_settings,
         )
+
+
+def _timers(environment: BrokerEnvironment, store: MessageStore) -> TimerIndex:
+    return TimerIndex(
+        environment.files,
+        environment.root,
+        environment.store_settings,
+        store.current_store_ms(),
+        partial(timer_offset, store),
+    )
 
 
 def _filters(environment: BrokerEnvironment) -> ConsumerFilters:

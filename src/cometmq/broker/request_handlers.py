@@ -16,6 +16,7 @@ from cometmq.broker.admin.progress_requests import ProgressRequests
 from cometmq.broker.admin.runtime_requests import RuntimeRequests
 from cometmq.broker.admin.statistics_requests import StatisticsRequests
 from cometmq.broker.admin.topic_requests import TopicRequests
+from cometmq.broker.delivery.recall import RecallHandler
 from cometmq.broker.delivery.reply import ReplyHandler
 from cometmq.broker.delivery.send_back import SendBackHandler
 from cometmq.broker.groups.heartbeat import HeartbeatHandler
@@ -96,6 +97,9 @@ class BrokerHandlers:
             address,
             environment.clock.now_ms,
         )
+        self._recall = RecallHandler(
+            store, state.topics, state.timer_schedule, state.stats, environment.settings
+        )
         self._offset_resets = OffsetResetRequests(
             store,
             state.topics,
@@ -115,6 +119,7 @@ class BrokerHandlers:
             self._heartbeat.adjust,
             self._send_back.adjust,
             self._reply.adjust,
+            self._recall.adjust,
             self._offset_resets.adjust,
         ]
 
@@ -137,6 +142,7 @@ class BrokerHandlers:
             *QueueLockHandler(state.locks, self._unequal).endpoints(),
             *self._send_back.endpoints(),
             *self._reply.endpoints(),
+            *self._recall.endpoints(),
             *state.transactions.endpoints(),
             *MessageLookupHandler(
                 store, environment.store_settings, found_admission(environment.admission)
@@ -165,6 +171,7 @@ class BrokerHandlers:
             state.delayed_messages,
             state.dead_letters,
             state.transactions,
+            state.timer_schedule,
             state.stats,
         )
         return SendHandler(
@@ -172,7 +179,7 @@ class BrokerHandlers:
             preparation,
             single_put,
             BatchWriter(self._store, preparation, state.stats, self._environment.store_settings),
-            SendResponses(preparation.region, store_host),
+            SendResponses(preparation.region, store_host, settings.broker_name),
         )
 
     def _make_pull(self) -> PullHandler:

@@ -18,6 +18,7 @@ from cometmq.model.queue import MessageQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime, timedelta
 
 
 class Property:
@@ -27,6 +28,8 @@ class Property:
     TAGS = "TAGS"
     WAIT = "WAIT"
     DELAY = "DELAY"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
     RETRY_TOPIC = "RETRY_TOPIC"
     REAL_TOPIC = "REAL_TOPIC"
     REAL_QID = "REAL_QID"
@@ -127,14 +130,19 @@ class Message:
 
     `tags` is a single tag, `keys` a key or several (looked up later by the index), `properties`
     the user's own name/value pairs. `sharding_key` keeps messages of equal key in one queue and in
-    order. `delay_level` > 0 holds the message back (level 1 is 1 s with the default table).
+    order. `delay_level` > 0 holds the message back (level 1 is 1 s with the default table);
+    `deliver_at`, a datetime with a time zone, or `deliver_after` says when it comes, to about a
+    second (timerPrecisionMs) and three days ahead at most (timerMaxDelaySec).
     Nothing but `keys` is checked here: the producer checks at sending and raises `InvalidMessage`.
     """
 
     __slots__ = (
-        "body", "delay_level", "flag", "keys", "properties", "sharding_key", "tags", "topic",
+        "body", "delay_level", "due", "flag", "keys", "properties", "sharding_key", "tags", "topic",
         "wait_store_ok",
     )  # fmt: skip
+
+    due: datetime | timedelta | None
+    """`deliver_at` or `deliver_after`, whichever was given."""
 
     def __init__(
         self,
@@ -146,9 +154,14 @@ class Message:
         properties: Mapping[str, str] | None = None,
         sharding_key: str | None = None,
         delay_level: int = 0,
+        deliver_at: datetime | None = None,
+        deliver_after: timedelta | None = None,
         flag: int = 0,
         wait_store_ok: bool = True,
     ) -> None:
+        if deliver_at is not None and deliver_after is not None:
+            raise InvalidMessage("a message comes deliver_at a time or deliver_after one, not both")
+        self.due = deliver_after if deliver_at is None else deliver_at
         self.topic = topic
         self.body = body
         self.tags = tags

@@ -28,7 +28,8 @@ class SendResult(NamedTuple):
     """The broker's answer to one message sent.
 
     `msg_id` is the id made by the producer (it survives retries), `offset_msg_id` the broker's.
-    `region_id` and `trace_on` are the broker's settings for the message trace.
+    `region_id` and `trace_on` are the broker's settings for the message trace. `recall_handle` is
+    what a producer's `recall` takes: of messages at a time of their own, else None.
     """
 
     status: SendStatus
@@ -39,6 +40,7 @@ class SendResult(NamedTuple):
     transaction_id: str | None = None
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    recall_handle: str | None = None
 
 
 class TransactionState(Enum):

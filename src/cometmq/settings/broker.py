@@ -107,6 +107,12 @@ class BrokerSettings:
         note="age at which a half message is asked about",
         live=True,
     )
+    recall_message_enable: bool = setting(
+        default=False, note="let producers take back messages at a time of their own", live=True
+    )
+    allow_recall_when_broker_not_writeable: bool = setting(
+        default=True, note="let them also while brokerPermission forbids sends", live=True
+    )
     transaction_check_interval_ms: int = setting(
         30_000, java="transactionCheckInterval", note="time between rounds of asking", live=True
     )

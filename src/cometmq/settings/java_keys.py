@@ -12,33 +12,35 @@ from __future__ import annotations
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
 _HONOURED = """
-    accessMessageInMemoryMaxRatio aclEnable authConfigPath authenticationEnabled
-    authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable bindAddress
-    brokerClusterName brokerId brokerIP1 brokerIP2 brokerName brokerPermission brokerRole
-    brokerTopicEnable channelExpiredTimeout checkCRCOnRecover cleanFileForciblyEnable
+    accessMessageInMemoryMaxRatio aclEnable allowRecallWhenBrokerNotWriteable authConfigPath
+    authenticationEnabled authorizationEnabled autoCreateSubscriptionGroup autoCreateTopicEnable
+    bindAddress brokerClusterName brokerIP1 brokerIP2 brokerId brokerName brokerPermission
+    brokerRole brokerTopicEnable channelExpiredTimeout checkCRCOnRecover cleanFileForciblyEnable
     cleanResourceInterval clusterTopicEnable compressedRegister defaultQueryMaxNum
     defaultTopicQueueNums deleteFileBatchMax deleteTopicWithBrokerRegistration deleteWhen
     diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
-    enableAllTopicList enabledAppendPropCRC enableMixedMessageType enablePropertyFilter
-    enableTopicList expectConsumerNumUseFilter fileReservedTime filterDataCleanTimeSpan
+    enableAllTopicList enableMixedMessageType enablePropertyFilter enableTopicList
+    enabledAppendPropCRC expectConsumerNumUseFilter fileReservedTime filterDataCleanTimeSpan
     filterSupportRetry flushCommitLogLeastPages flushCommitLogThoroughInterval
     flushConsumeQueueThoroughInterval flushConsumerOffsetInterval flushDelayOffsetInterval
     flushDiskType flushIntervalCommitLog flushIntervalConsumeQueue forceRegister
     haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
-    haSendHeartbeatInterval haTransferBatchSize initAuthenticationUser
-    innerClientAuthenticationCredentials inSyncReplicas kvConfigPath listenPort
-    litePullMessageEnable longPollingEnable mappedFileSizeCommitLog mappedFileSizeConsumeQueue
-    maxErrorRateOfBloomFilter maxFilterMessageSize maxHashSlotNum maxHaTransferByteInSecond
+    haSendHeartbeatInterval haTransferBatchSize inSyncReplicas initAuthenticationUser
+    innerClientAuthenticationCredentials kvConfigPath listenPort litePullMessageEnable
+    longPollingEnable mappedFileSizeCommitLog mappedFileSizeConsumeQueue mappedFileSizeTimerLog
+    maxErrorRateOfBloomFilter maxFilterMessageSize maxHaTransferByteInSecond maxHashSlotNum
     maxIndexNum maxMessageSize maxMsgsNumBatch maxTransferBytesOnMessageInDisk
     maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk
     maxTransferCountOnMessageInMemory messageDelayLevel messageIndexEnable msgTraceTopicName
     namesrvAddr needWaitForService notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged
-    orderMessageEnable regionId registerBrokerTimeoutMills registerNameServerPeriod
-    rejectTransactionMessage returnOrderTopicConfigToBroker scanNotActiveBrokerInterval
-    serverChannelMaxIdleTimeSeconds serverSocketBacklog shortPollingTimeMills slaveTimeout
-    storePathCommitLog storePathRootDir storeReplyMessageEnable supportActingMaster
-    syncFlushTimeout traceTopicEnable transactionCheckInterval transactionCheckMax
-    transactionTimeOut useServerSideResetOffset waitSecondsForService
+    orderMessageEnable recallMessageEnable regionId registerBrokerTimeoutMills
+    registerNameServerPeriod rejectTransactionMessage returnOrderTopicConfigToBroker
+    scanNotActiveBrokerInterval serverChannelMaxIdleTimeSeconds serverSocketBacklog
+    shortPollingTimeMills slaveTimeout storePathCommitLog storePathRootDir
+    storeReplyMessageEnable supportActingMaster syncFlushTimeout timerCongestNumEachSlot
+    timerFlushIntervalMs timerMaxDelaySec timerPrecisionMs timerRollWindowSlot timerWheelEnable
+    traceTopicEnable transactionCheckInterval transactionCheckMax transactionTimeOut
+    useServerSideResetOffset waitSecondsForService
 """
 
 HONOURED = frozenset(_HONOURED.split())
@@ -148,16 +150,14 @@ _NO_EFFECT: dict[str, str] = {
         liteTtlCheckInterval maxClientEventCount maxLiteSubscriptionCount maxLmqConsumeQueueNum
         minLiteTTl
     """,
-    "timers are not kept: a message with TIMER_DELAY_SEC or the like is refused": """
-        allowRecallWhenBrokerNotWriteable appendTopicForTimerDeleteKey mappedFileSizeTimerLog
-        timerCheckMetricsWhen timerColdDataCheckIntervalMs timerCongestNumEachSlot
+    "timers are taken in and delivered on the broker's loop, without threads of their own": """
+        appendTopicForTimerDeleteKey timerCheckMetricsWhen timerColdDataCheckIntervalMs
         timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
-        timerFlushIntervalMs timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
-        timerProgressLogIntervalMs timerRecallToTimelineEnable timerRecallToTimeWheelEnable
-        timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerRocksDBPrecisionMs
-        timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours
-        timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps timerRollWindowSlot
-        timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable
+        timerMetricSmallThreshold timerProgressLogIntervalMs timerRecallToTimelineEnable
+        timerRecallToTimeWheelEnable timerReputServiceCorePoolSize timerReputServiceMaxPoolSize
+        timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+        timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
+        timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable
         timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
     """,
     "nothing is in RocksDB": """

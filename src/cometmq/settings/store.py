@@ -1,8 +1,9 @@
 """Settings of the disk: file sizes, when bytes are made durable, how much a pull takes, retention.
 
-Names and defaults are Apache RocketMQ's save three: the whole-record checksum is written
+Names and defaults are Apache RocketMQ's save four: the whole-record checksum is written
 (`enabledAppendPropCRC`), queue entries are flushed every 10 s instead of 60 (a start after a crash
-reads back less of the log), and files are kept open up to a bound of ours. Invariant: a value that
+reads back less of the log), timers of one moment are bounded, and files are kept open up to a bound
+of ours. Invariant: a value that
 exists is usable, checked when it is made. Java: MessageStoreConfig.
 """
 
@@ -16,6 +17,8 @@ ASYNC_FLUSH = "ASYNC_FLUSH"
 SYNC_FLUSH = "SYNC_FLUSH"
 BATCH_MESSAGES_MOST = 4_500
 """With more, the ids in the answer of a broker with an IPv6 address fill a header (256 KiB)."""
+TIMER_SLOTS_MOST = 7 * 86_400 - 60
+"""Half of the wheel, less what Apache's broker keeps free."""
 _INT_MAX = 2**31 - 1
 """Sizes and numbers of entries are 32 bits on disk, and in Apache's settings."""
 
@@ -110,6 +113,27 @@ class StoreSettings:
     unwritten_bytes_max: int = setting(
         64 * 1024 * 1024, note="bytes put and not yet safe above which puts are refused"
     )
+    timer_wheel_enable: bool = setting(
+        default=True, note="take messages at a time of their own; off: those that wait still come"
+    )
+    timer_precision_ms: int = setting(
+        1_000, note="how finely such times are kept, ms; stays for the life of a store"
+    )
+    timer_max_delay_s: int = setting(
+        259_200, java="timerMaxDelaySec", note="how far ahead a time may be, seconds"
+    )
+    timer_roll_window_slot: int = setting(
+        172_800, note="precisions ahead beyond which a timer is stored again on its way"
+    )
+    timer_congest_num_each_slot: int = setting(
+        5_000_000, note="messages due within one precision; more are refused"
+    )
+    timer_log_file_bytes: int = setting(
+        104_857_600, java="mappedFileSizeTimerLog", note="size of each file of timerlog, bytes"
+    )
+    timer_flush_interval_ms: int = setting(
+        1_000, note="time between writes of how far the timers are"
+    )
     read_threads: int = setting(
         4, note="threads that read what is no longer in memory, for consumers far behind"
     )
@@ -166,6 +190,11 @@ class StoreSettings:
         at_least(self, 1, "transfer_bytes_in_memory_max", "transfer_count_in_memory_max")
         at_least(self, 1, "transfer_bytes_on_disk_max", "transfer_count_on_disk_max")
         at_least(self, 4, "open_files_max")
+        between(self, 10, 10_000, "timer_precision_ms")
+        at_least(self, 1, "timer_max_delay_s", "timer_congest_num_each_slot")
+        between(self, 2, TIMER_SLOTS_MOST, "timer_roll_window_slot")
+        between(self, 4_096, _INT_MAX, "timer_log_file_bytes")
+        between(self, 100, 60_000, "timer_flush_interval_ms")
         between(self, 1, 64, "read_threads")
         at_least(self, 1, "max_query_num", "default_query_max_num")
         between(self, 1, _INT_MAX, "max_hash_slot_num")

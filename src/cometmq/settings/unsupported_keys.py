@@ -70,7 +70,6 @@ UNSUPPORTED = {
     # What is delivered, where from and to whom
     "defaultMessageRequestMode": UnsupportedKey("PULL", "groups that take messages by POP"),
     "useStaticSubscription": UnsupportedKey("false", "subscriptions kept in a group's settings"),
-    "recallMessageEnable": UnsupportedKey("false", "the recall of delayed messages"),
     "forceVerifyPropCRC": UnsupportedKey("false", "the refusal of records without a checksum"),
     "fetchNamesrvAddrByAddressServer": UnsupportedKey("false", "name servers found over HTTP"),
     "fetchNameSrvAddrByDnsLookup": UnsupportedKey("false", "name servers found by DNS"),

@@ -31,7 +31,6 @@ from cometmq.store.recovery.full_disk import RoomMaker, open_failure
 from cometmq.store.recovery.missing_log import require_log
 from cometmq.store.recovery.recovery import Recovery
 from cometmq.store.recovery.store_directory import StoreDirectory, check_files
-from cometmq.store.recovery.undelivered_timers import refuse_undelivered_timers
 from cometmq.store.store_clock import StoreClock
 
 if TYPE_CHECKING:
@@ -140,7 +139,6 @@ def open_parts(
             log_files = _log_files(files, directory, settings, OpenFiles(1))
             check_files(log_files)
             require_log(files, directory, log_files)
-            refuse_undelivered_timers(files, directory)
             undo.callback(directory.release)
             directory.take()
             memory = ram_bytes() if ram is None else ram

@@ -74,12 +74,6 @@ def test_a_delay_level_is_a_number_of_32_bits(level: bytes) -> None:
     assert refusal(b"DELAY\x01" + level + b"\x02") == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_time_of_delivery_is_refused_unless_there_is_a_delay_level() -> None:
-    assert refusal(b"TIMER_DELAY_MS\x0110\x02") == ResponseCode.SYSTEM_ERROR
-    both = b"TIMER_DELAY_MS\x0110\x02DELAY\x013\x02"
-    preparer().check_content(MessageDraft("T", 0, b"b", both))
-
-
 def test_a_message_that_is_half_by_its_flag_only_is_refused() -> None:
     check_is_whole(MessageDraft("T", 0, b"b"))
     with pytest.raises(Reject):

@@ -184,10 +184,6 @@ def test_properties_above_the_limit_are_refused() -> None:
     refused(ResponseCode.MESSAGE_ILLEGAL, properties={"x": "y" * 32_768})
 
 
-def test_messages_at_arbitrary_times_are_refused() -> None:
-    refused(ResponseCode.SYSTEM_ERROR, properties={"TIMER_DELAY_SEC": "10"})
-
-
 def test_an_order_topic_obeys_the_brokers_permission_others_do_not() -> None:
     async def scenario() -> None:
         async with running(broker_permission=4) as harness:

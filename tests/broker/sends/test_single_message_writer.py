@@ -30,6 +30,7 @@ def stored(draft: MessageDraft) -> log_record.StoredRecord:
             state.delayed_messages,
             state.dead_letters,
             state.transactions,
+            state.timer_schedule,
             state.stats,
         )
         placed = writer.put(draft)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
+    from cometmq.broker.delivery.timer_schedule import TimerSchedule
     from cometmq.broker.metrics.broker_stats import BrokerStats
     from cometmq.net.admission import FoundAdmission
     from cometmq.net.connection import Connection
@@ -77,6 +78,7 @@ class Transactions:
         self,
         store: MessageStore,
         delayed_messages: DelayedMessages,
+        timer_schedule: TimerSchedule,
         stats: BrokerStats,
         settings: BrokerSettings,
         admit_found: FoundAdmission,
@@ -85,6 +87,7 @@ class Transactions:
         self._admit_found = admit_found
         self._store = store
         self._delayed_messages = delayed_messages
+        self._timer_schedule = timer_schedule
         self._stats = stats
         self._settings = settings
         self._copies: dict[int, int] = {}
@@ -207,6 +210,7 @@ class Transactions:
         draft = MessageDraft.copy_of(half, topic, queue_id, raw)
         draft.sys_flag = half.sys_flag & ~sysflag.TRANSACTION_MASK | sysflag.TRANSACTION_COMMIT
         draft.prepared_offset = half.phy_offset
+        self._timer_schedule.apply(draft)
         self._delayed_messages.schedule(draft)
         placed = self._store.put(draft)
         code = _END_STATUS_CODES[placed.status]

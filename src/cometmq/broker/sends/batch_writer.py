@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.broker.delivery.timer_schedule import TIMER_MARK, asks_for_time
 from cometmq.broker.delivery.transactions import is_half_message
 from cometmq.broker.sends.message_preparation import (
     COPIED_MARKS,
-    TIMER_MARK,
     TRANSIENT_MARK,
     check_is_whole,
 )
@@ -207,7 +207,7 @@ class BatchWriter:
             check_is_whole(draft)
             if b"TRAN_MSG\x01" in draft.properties and is_half_message(draft):
                 raise illegal_message("a batch holds a half message; send that one by itself")
-            if delay_level(draft.properties) > 0:
+            if delay_level(draft.properties) > 0 or asks_for_time(draft.properties):
                 raise illegal_message(
                     "a batch holds a message with a delay; send that one by itself"
                 )

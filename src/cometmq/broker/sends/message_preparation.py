@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from cometmq.broker.sends.send_check import illegal_message
-from cometmq.broker.sends.tag_codes import delay_level
 from cometmq.errors import Reject
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.records import properties, sysflag
@@ -26,7 +25,6 @@ PRIORITY = b"_SYS_MSG_PRIORITY_"
 """The property with a message's priority, a number from 0 on: the queue that it goes to."""
 COPIED_MARKS = (b"MSG_REGION\x01", b"CLUSTER\x01")
 """What a message carries that was taken out of a broker and is sent again."""
-TIMER_MARK = b"TIMER_DEL"
 _BEFORE_PRIORITY = (
     b"DELAY",
     b"TIMER_DELIVER_MS",
@@ -93,8 +91,6 @@ class MessagePreparer:
             )
         if b"DELAY\x01" in raw:
             _check_delay(raw)
-        if TIMER_MARK in raw and delay_level(raw) <= 0:
-            _refuse_timer(raw)
 
 
 def prioritized(raw: bytes, queue_id: int, write_queue_nums: int) -> tuple[bytes, int]:
@@ -128,15 +124,6 @@ def _check_delay(raw: bytes) -> None:
     if not is_number or abs(int(level)) >= 1 << 31:
         text = level[:32].decode("utf-8", "replace")
         raise Reject(ResponseCode.SYSTEM_ERROR, f"the delay level {text!r} is no number")
-
-
-def _refuse_timer(raw: bytes) -> None:
-    for key in (b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TIMER_DEL_UNIQKEY"):
-        if properties.find(raw, key):
-            raise Reject(
-                ResponseCode.SYSTEM_ERROR,
-                "messages at arbitrary times are not supported by this broker; use a delay level",
-            )
 
 
 def _without_transient(raw: bytes) -> bytes:

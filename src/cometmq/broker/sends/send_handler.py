@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.sends.message_preparation import prioritized
 from cometmq.errors import Reject
+from cometmq.model.topic import TIMER_TOPIC
 from cometmq.net.endpoint import Endpoint, RequestEffect, header_resources
 from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutStatus
@@ -131,7 +132,10 @@ class SendHandler:
             return writer.put_dead_letter(
                 draft, lambda placed: self._respond(placed, draft.queue_id, raw)
             )
-        return self._respond(writer.put(draft), queue_id, raw)
+        placed = writer.put(draft)
+        if draft.topic == TIMER_TOPIC and placed.status is PutStatus.PUT_OK:
+            return self.responses.timer_stored(placed, queue_id, draft.properties)
+        return self._respond(placed, queue_id, raw)
 
     def _respond(self, placed: PutResult, queue_id: int, raw: bytes) -> Reply:
         if placed.status is not PutStatus.PUT_OK:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cometmq.broker.delivery.timer_schedule import TIMER_MARK
 from cometmq.broker.delivery.transactions import is_half_message
 from cometmq.broker.sends.message_preparation import check_is_whole
 from cometmq.model import topic as names
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from cometmq.broker.delivery.dead_letters import DeadLetterQueues
     from cometmq.broker.delivery.delayed_messages import DelayedMessages
+    from cometmq.broker.delivery.timer_schedule import TimerSchedule
     from cometmq.broker.delivery.transactions import Transactions
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.groups.queue_locks import QueueLocks
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.store.put_result import PutResult
 
+_WAITING_TOPICS = (names.SCHEDULE_TOPIC, names.TIMER_TOPIC)
 MAX_RECONSUME_SINCE = 121
 """Clients of this version and later say themselves how often a message may be tried."""
 
@@ -69,6 +72,7 @@ class SingleMessageWriter:
         delayed_messages: DelayedMessages,
         dead_letters: DeadLetterQueues,
         transactions: Transactions,
+        timer_schedule: TimerSchedule,
         stats: BrokerStats,
     ) -> None:
         self._store = store
@@ -76,6 +80,7 @@ class SingleMessageWriter:
         self._delayed_messages = delayed_messages
         self._dead_letters = dead_letters
         self._transactions = transactions
+        self._timer_schedule = timer_schedule
         self._stats = stats
 
     def is_exhausted(self, draft: MessageDraft, version: int, asked: int | None) -> bool:
@@ -90,14 +95,18 @@ class SingleMessageWriter:
     def put(self, draft: MessageDraft) -> PutResult:
         """Put the message; `draft` says afterwards where it went. Raises Reject."""
         if b"TRAN_MSG\x01" in draft.properties and is_half_message(draft):
+            if TIMER_MARK in draft.properties:
+                self._timer_schedule.check(draft.properties)
             self._transactions.make_half(draft)
         else:
             check_is_whole(draft)
+            if TIMER_MARK in draft.properties:
+                self._timer_schedule.apply(draft)
             self._delayed_messages.schedule(draft)
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
             self._stats.count_put(draft.topic, 1, placed.size)
-            if draft.topic == names.SCHEDULE_TOPIC:
+            if draft.topic in _WAITING_TOPICS:
                 self._stats.count_delayed(draft.topic, draft.queue_id, placed.size)
         return placed
 

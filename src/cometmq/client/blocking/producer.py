@@ -167,6 +167,16 @@ class Producer:
         """
         return self._bridge.call(self._inner.reply(request, body, timeout_s))
 
+    def recall(self, topic: str, handle: str, timeout_s: float = 3.0) -> str:
+        """Take back a message at a time of its own that is not due yet; returns its msg_id.
+
+        `handle` is the `recall_handle` of its send's result. The broker accepts it without looking
+        for the message, and leaves the message out when it is due. Not retried. Raises
+        InvalidMessage for what is no handle, RouteNotFound, RemotingError, or BrokerError: the
+        message was due, or the broker's recallMessageEnable is false, as it is by default.
+        """
+        return self._bridge.call(self._inner.recall(topic, handle, timeout_s))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
         return self._bridge.call(self._inner.queues(topic))

@@ -77,7 +77,8 @@ class Trace(Middleware):
         """Record a message that was stored."""
         if result is None or not result.trace_on or context.kind == "batch":
             return
-        kind = trace.DELAY if message.delay_level else trace.NORMAL
+        is_delayed = message.delay_level or message.due is not None
+        kind = trace.DELAY if is_delayed else trace.NORMAL
         if context.kind == "half":
             kind = trace.HALF
         self._record_send(message, context, kind, result)
@@ -96,7 +97,7 @@ class Trace(Middleware):
         if not first.trace_on:
             return
         if len(messages) == 1:
-            kind = trace.DELAY if messages[0].delay_level else trace.NORMAL
+            kind = trace.DELAY if messages[0].delay_level or messages[0].due else trace.NORMAL
             self._record_send(messages[0], context, kind, first)
             return
         msg_ids = [result.msg_id for result in results]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from cometmq.client.producer import message_checks as checks
 from cometmq.client.producer.producer_options import producer_options
+from cometmq.client.producer.recall import recall
 from cometmq.client.producer.request_reply import RequestReply
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.client.producer.send_fast_path import result_of
@@ -269,6 +270,19 @@ class AsyncProducer:
         require_started(self._session, "producer")
         checks.check_timeout(timeout_s)
         return await self._request_reply.reply(request, body, timeout_s)
+
+    async def recall(self, topic: str, handle: str, timeout_s: float = 3.0) -> str:
+        """Take back a message at a time of its own that is not due yet; returns its msg_id.
+
+        `handle` is the `recall_handle` of its send's result. The broker accepts it without looking
+        for the message, and leaves the message out when it is due. Not retried. Raises
+        InvalidMessage for what is no handle, RouteNotFound, RemotingError, or BrokerError: the
+        message was due, or the broker's recallMessageEnable is false, as it is by default.
+        """
+        session = require_started(self._session, "producer")
+        checks.check_topic(topic)
+        checks.check_timeout(timeout_s)
+        return await recall(session, self._options, topic, handle, timeout_s)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""

@@ -268,7 +268,8 @@ class BatchSender:
         frame = PreparedBatch(messages[indexes[0]].topic, now_ms, bytes_max)
         for index in indexes:
             message = messages[index]
-            is_alone = message.delay_level > 0  # RocketMQ: a batch cannot be delayed
+            # RocketMQ: a batch cannot be delayed
+            is_alone = message.delay_level > 0 or message.due is not None
             if is_alone and len(frame):
                 break
             if not frame.add(message, take(now_ms)) or is_alone:

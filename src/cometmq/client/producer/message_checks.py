@@ -8,6 +8,7 @@ Java: Validators.checkMessage, Message.putUserProperty, MessageBatch.generateFro
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cometmq.errors import ClientError, InvalidMessage
@@ -74,6 +75,7 @@ def check_message(message: Message, body_bytes_max: int) -> None:
             _check_property(name, value)
     _check_number("flag", message.flag, -2_147_483_648, 2_147_483_647)
     _check_number("delay_level", message.delay_level, 0, 1_000_000)
+    _check_due(message.due, message.delay_level)
     _check_flag("wait_store_ok", message.wait_store_ok)
     for name, text in (("tags", message.tags), ("sharding_key", message.sharding_key)):
         if text is not None:
@@ -102,6 +104,8 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise InvalidMessage("send_batch takes messages of one topic; send_many takes any")
         if message.delay_level:
             raise InvalidMessage("a message with a delay level cannot be sent in a batch")
+        if message.due is not None:
+            raise InvalidMessage("a message at a time of its own cannot be sent in a batch")
         if message.topic.startswith(RETRY_PREFIX):
             raise InvalidMessage("messages for a retry topic cannot be sent in a batch")
 
@@ -121,6 +125,25 @@ def _check_property(name: str, value: str) -> None:
         )
     _check_text("a property's name", name)
     _check_text(f"the property {name}", value)
+
+
+def _check_due(due: datetime | timedelta | None, delay_level: int) -> None:
+    if due is None:
+        return
+    if delay_level:
+        raise InvalidMessage("a message has a delay level or a time of its own, not both")
+    if isinstance(due, datetime):
+        if due.tzinfo is None:
+            raise InvalidMessage(
+                f"deliver_at is {due}, which says no time zone; give one, as in "
+                "datetime.now(UTC) + timedelta(minutes=5)"
+            )
+    elif not isinstance(due, timedelta):
+        raise InvalidMessage(
+            f"a message comes deliver_at a datetime or deliver_after a timedelta, not {due!r:.80}"
+        )
+    elif due < timedelta():
+        raise InvalidMessage(f"deliver_after is {due}, less than nothing")
 
 
 def _check_number(what: str, number: object, least: int, most: int) -> None:

@@ -8,6 +8,7 @@ Java: DefaultMQProducerImpl.sendKernelImpl, MQClientAPIImpl.processSendResponse
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 BATCH_ITEM_BYTES = 22
 """What a message takes in a batch besides its body and its properties."""
+_EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 _COMPRESSION = sysflag.COMPRESSED | sysflag.COMPRESSION_MASK
 _SEND_STATUS_OF = {status.value: status for status in SendStatus}
 
@@ -65,6 +67,10 @@ def properties_of(message: Message, uniq_key: str) -> dict[str, str]:
         pairs[Property.SHARDING_KEY] = message.sharding_key
     if message.delay_level > 0:
         pairs[Property.DELAY] = str(message.delay_level)
+    if isinstance(message.due, datetime):
+        pairs[Property.TIMER_DELIVER_MS] = str((message.due - _EPOCH) // _MS)
+    elif message.due is not None:
+        pairs[Property.TIMER_DELAY_MS] = str(message.due // _MS)
     return pairs
 
 
@@ -174,6 +180,7 @@ def result_of(answer: Command, addr: str, queue: MessageQueue, msg_id: str) -> S
         header.transaction_id,
         header.msg_region or "DefaultRegion",
         header.trace_on is not False,
+        header.recall_handle,
     )
 
 

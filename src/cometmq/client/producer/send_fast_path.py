@@ -135,6 +135,7 @@ class SendFastPath:
             or message.properties
             or message.flag != 0
             or message.delay_level != 0
+            or message.due is not None
             or message.wait_store_ok is not True
         ):
             return None
@@ -201,6 +202,7 @@ class SendFastPath:
                 or message.properties is not None
                 or message.sharding_key is not None
                 or message.delay_level is not _ZERO
+                or message.due is not None
                 or message.flag is not _ZERO
                 or message.wait_store_ok is not True
             ):
@@ -312,7 +314,7 @@ def result_of(
     if target.queue_id != queue_id:
         queue = _other_queue(target, queue_id)
     result: SendResult = _new(
-        SendResult, (_OK, msg_id, queue, queue_offset, offset_id, transaction, _REGION, True)
+        SendResult, (_OK, msg_id, queue, queue_offset, offset_id, transaction, _REGION, True, None)
     )
     return result
 
@@ -339,7 +341,7 @@ def results_of(posted: PostedBatch, answer: SendAnswer | Command) -> list[SendRe
     offsets = range(first, first + count)
     fields = zip(
         repeat(_OK), ids, repeat(queue), offsets, offset_ids,
-        repeat(None), repeat(_REGION), repeat(True),
+        repeat(None), repeat(_REGION), repeat(True), repeat(None),
         strict=False,
     )  # fmt: skip
     return list(map(_new, repeat(SendResult), fields))

@@ -110,8 +110,8 @@ class ProducerTransactions:
         self._open[msg_id] = None
 
         async def send() -> SendResult:
-            if message.delay_level:
-                raise InvalidMessage("a transactional message cannot have a delay level")
+            if message.delay_level or message.due is not None:
+                raise InvalidMessage("a transactional message cannot be delayed")
             half = self._pipeline.prepare(message, msg_id, now_ms, extra)
             half = half._replace(sys_flag=half.sys_flag | sysflag.TRANSACTION_PREPARED)
             return await self._pipeline.send_prepared(half, message, deadline)

@@ -70,6 +70,24 @@ class SendMessageResponseHeader(Header):
 
 
 @dataclass(slots=True, kw_only=True)
+class RecallMessageRequestHeader(Header):
+    """A message at a time of its own to take back (370). `broker_name` is for proxies."""
+
+    wire_names: ClassVar[WireNames] = {"broker_name": "bname"}
+    producer_group: str | None = None
+    topic: str
+    recall_handle: str
+    broker_name: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class RecallMessageResponseHeader(Header):
+    """The UNIQ_KEY of the message that is taken back."""
+
+    msg_id: str
+
+
+@dataclass(slots=True, kw_only=True)
 class ReplyMessageRequestHeader(Header):
     """A reply pushed to the client that asked (326)."""
 
