@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.errors import NotAStore
+from cometmq.errors import NotAStore, StoreCorrupt
 from cometmq.runtime.system_clock_and_files import SystemFiles
-from cometmq.store.lost_tables import TableRebuilder
+from cometmq.store.lost_tables import TableRebuilder, refuse_lost_tables
 from cometmq.testing.memory_store import STORE_ROOT
 from cometmq.testing.sim_files import SimFiles
 
@@ -30,6 +31,27 @@ def test_a_table_that_is_made_anew_twice_keeps_what_was_there_at_first() -> None
     kept = [f"topics.json.damaged{number}" for number in ("", ".2", ".3")]
     assert disk.names(CONFIG) == ["topics.json", *kept]
     assert [disk.read(CONFIG / name) for name in kept] == contents
+
+
+@pytest.mark.parametrize(
+    "missing", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"]
+)
+def test_a_table_is_missed_only_where_others_name_what_users_made(missing: str) -> None:
+    def disk_with(topic: str, group: str) -> SimFiles:
+        disk = SimFiles(Random(1))
+        disk.make_dir(CONFIG)
+        tables = {
+            "topics.json": {"topicConfigTable": {}},
+            "subscriptionGroup.json": {"subscriptionGroupTable": {group: {"groupName": group}}},
+            "consumerOffset.json": {"offsetTable": {f"{topic}@{group}": {"0": 1}}},
+        }
+        for name in tables.keys() - {missing}:
+            disk.write(CONFIG / name, json.dumps(tables[name]).encode())
+        return disk
+
+    refuse_lost_tables(disk_with("SCHEDULE_TOPIC_XXXX", "TOOLS_CONSUMER"), STORE_ROOT)
+    with pytest.raises(StoreCorrupt, match=f"{missing} and its .bak are missing"):
+        refuse_lost_tables(disk_with("T", "G"), STORE_ROOT)
 
 
 def test_no_table_is_made_in_a_directory_that_is_no_store(tmp_path: Path) -> None:

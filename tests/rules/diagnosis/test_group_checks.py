@@ -21,6 +21,12 @@ def test_a_write_protected_broker_is_named_by_its_own_setting() -> None:
     ]
 
 
+def test_a_write_protected_broker_is_named_behind_one_that_takes_messages() -> None:
+    second = replace(broker({}, brokerPermission="4"), broker_name="b")
+    found = said(brokers=(broker({}), second), routes={"T": route(a=6, b=6)})
+    assert [one[1:3] for one in found[2:]] == [("write permission", "b")]
+
+
 def test_a_broker_none_of_whose_topics_may_be_written_is_named() -> None:
     routes = {"T": route(a=4, b=6), "U": route(a=4)}
     found = said(brokers=(broker({}, brokerPermission="6"),), routes=routes)
@@ -57,6 +63,8 @@ def test_a_topic_that_nobody_knows_is_named_with_the_groups_that_wait() -> None:
         "create it: cometmq topic create T",
     )
     assert [one[:3] for one in found[1:]] == [("ok", "group", f"g{each}") for each in range(10)]
+    what = said(groups=tuple(groups[:8]))[0][3]
+    assert what.endswith("it is wanted by g0, g1, g2, g3, g4, g5, g6, g7")
 
 
 def test_members_that_share_the_queues_are_well() -> None:

@@ -77,7 +77,9 @@ def test_a_broker_that_some_name_servers_do_not_know_is_named_with_its_address()
     ]
 
 
-@pytest.mark.parametrize("addr", ["0.0.0.0:10911", "[::]:10911", ":10911", "10.0.0.1:0"])
+@pytest.mark.parametrize(
+    "addr", ["0.0.0.0:10911", "[::]:10911", ":10911", "10.0.0.1:0", "[fd00::1]:0"]
+)
 def test_a_broker_at_an_address_for_listening_is_a_fault(addr: str) -> None:
     (found,) = said(brokers=(broker_at(server(addr), {}),))
     assert found[:4] == (

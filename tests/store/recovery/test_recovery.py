@@ -10,6 +10,7 @@ import pytest
 
 from cometmq.errors import StoreCorrupt
 from cometmq.store.message_store import MessageDraft, PutStatus
+from cometmq.store.recovery.recovery import Recovery
 from cometmq.testing.sim_files import SimFiles
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.consume_queue_entry import ENTRY
@@ -118,6 +119,28 @@ def test_a_checkpoint_written_by_java_counts_for_what_it_says_itself(run_scenari
         (harness.root / CHECKPOINT).write_bytes(raw)
         harness.open()
         assert harness.store._parts.checkpoint.dispatched == harness.store.max_phy_offset
+        assert harness.bodies("T", 1) == want(queue_id=1)
+
+    run_scenario(scenario)
+
+
+def test_after_a_clean_stop_of_another_broker_only_what_is_behind_the_queues_is_read(
+    run_scenario, monkeypatch
+):
+    results = []
+    run = Recovery.run
+    monkeypatch.setattr(Recovery, "run", lambda self: results.append(run(self)) or results[-1])
+
+    async def scenario(harness):
+        harness.open()
+        await fill(harness)
+        half = harness.store.put(MessageDraft("H", 0, b"half", sys_flag=4))
+        await harness.stop()
+        raw = bytearray((harness.root / CHECKPOINT).read_bytes())
+        raw[:16] = Struct(">qq").pack(1, 1)  # times so old that by them all would be read
+        (harness.root / CHECKPOINT).write_bytes(raw)
+        harness.open()
+        assert (results[-1].records, results[-1].last.phy_offset) == (1, half.phy_offset)
         assert harness.bodies("T", 1) == want(queue_id=1)
 
     run_scenario(scenario)

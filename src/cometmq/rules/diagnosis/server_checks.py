@@ -87,7 +87,7 @@ def _differences(servers: tuple[NameServerFacts, ...]) -> Iterator[ClusterFindin
         for one in servers
         if one.clusters is not None
     }
-    for name, addr in sorted(set().union(*tables.values()) if tables else set()):
+    for name, addr in sorted(set().union(*tables.values())):
         missing = sorted(server for server, known in tables.items() if (name, addr) not in known)
         if missing:
             what = f"it is not registered with {', '.join(missing)}, though with others"
@@ -166,7 +166,7 @@ def _disk(one: BrokerFacts) -> Iterator[ClusterFinding]:
     used = max(ratios, default=-1.0)
     if used < 0:
         return
-    percent, room = f"{used * 100:.0f} %", one.runtime.get("commitLogDirCapacity", "")
+    percent, room = f"{used * 100:.0f} %", one.runtime.get("commitLogDirCapacity")
     if used <= DISK_USED_MAX:
         yield ok("disk", _subject(one), f"{percent} of its disk are used")
         return
