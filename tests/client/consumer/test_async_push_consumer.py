@@ -508,3 +508,33 @@ def test_whoever_gives_up_a_stop_at_any_moment_leaves_at_once_and_no_task_behind
                     await asyncio.sleep(0.01)
 
     asyncio.run(scenario())
+
+
+def test_statistics_say_what_a_queue_holds_and_why_it_is_not_pulled(cluster, make_topic, group):
+    topic = make_topic(cluster, queues=1)
+    with Producer("p", namesrv=cluster.namesrv) as producer:
+        producer.send_many([Message(topic, b"x") for _ in range(40)])
+    is_open = threading.Event()
+    limits = FlowLimits(count=2)
+    consumer = PushConsumer(group, namesrv=cluster.namesrv, consume_from="first", flow=limits)
+    consumer.subscribe(topic, "*", lambda messages: is_open.wait(30) and None)
+    assert consumer.stats().queues == ()
+    with consumer:
+
+        def of_the_topic():
+            return next((one for one in consumer.stats().queues if one.queue.topic == topic), None)
+
+        until(lambda: (one := of_the_topic()) and one.in_flight and one.why_not_pulled)
+        one = of_the_topic()
+        assert one.cached > 2
+        assert one.why_not_pulled == f"{one.cached} messages are cached; flow.count is 2"
+        assert consumer.stats().cached == one.cached
+        assert one.cached_bytes == one.cached
+        consumer.pause()
+        assert consumer.stats().is_paused
+        assert of_the_topic().why_not_pulled == "the consumer is paused"
+        consumer.resume()
+        is_open.set()
+        until(lambda: consumer.stats().cached == 0)
+        until(lambda: topic in consumer.stats().topics)
+        assert consumer.stats().topics[topic].consume_failed_msgs == 0

@@ -68,6 +68,8 @@ FUNCTION = [None, 5, "x"]
 EXPRESSION = [None, 5, b"x", ["a"], MessageSelector(5), MessageSelector("a > 1", "XPATH")]
 OFFSETS = [5, "x", [1], {1: 2}, {MessageQueue(TOPIC, BROKER, 0): "x"}]
 CHANGES = [None, 5, "x", {}, {"a b": "c"}, {"a": 5}]
+USER = [*TEXT, ""]
+SERVERS = [5, "x", [5]]
 BETWEEN = {"begin_ms": NUMBER, "end_ms": NUMBER, "max_count": [*NUMBER, 0]}
 
 message = Message(TOPIC, b"x")
@@ -105,6 +107,7 @@ PRODUCER = {
         {"request": [*MESSAGE, message], "body": BODY, "timeout_s": SECONDS},
     ),
     "queues": ((TOPIC,), {"topic": NAME}),
+    "recall": ((TOPIC, "handle"), {"topic": NAME, "handle": TEXT, "timeout_s": SECONDS}),
 }
 PUSH = {
     "subscribe": (
@@ -234,6 +237,35 @@ ADMIN = {
         ("g", asked),
         {"group": NAME, "message": MESSAGE, "client_id": [5, b"x"]},
     ),
+    "create_user": (
+        ("u", "p"),
+        {"username": USER, "password": USER, "super_user": FLAG, "servers": SERVERS},
+    ),
+    "update_user": (
+        ("u",),
+        {
+            "username": USER,
+            "password": USER[1:],
+            "super_user": FLAG,
+            "enabled": FLAG,
+            "servers": SERVERS,
+        },
+    ),
+    "delete_user": (("u",), {"username": USER, "servers": SERVERS}),
+    "users": ((), {"part": TEXT, "servers": SERVERS}),
+    "set_policy": (
+        ("u", "Topic:x", ["Pub"]),
+        {
+            "username": USER,
+            "resource": [*USER, "x"],
+            "actions": [None, 5, "Pub", [5], ["x"], []],
+            "allow": FLAG,
+            "source_ips": SERVERS,
+            "servers": SERVERS,
+        },
+    ),
+    "delete_policy": (("u",), {"username": USER, "resource": TEXT[1:], "servers": SERVERS}),
+    "policies": ((), {"user": TEXT, "resource": TEXT, "servers": SERVERS}),
 }
 TRANSACTION = {
     "send": ((message,), {"message": MESSAGE, "timeout_s": SECONDS}),
@@ -298,7 +330,7 @@ COLOURS = [
         PushConsumer,
         AsyncPushConsumer,
         PUSH,
-        {"start", "run", "stop", "stop_soon", "pause", "resume"},
+        {"start", "run", "stop", "stop_soon", "pause", "resume", "stats"},
     ),
     (LitePullConsumer, AsyncLitePullConsumer, {**LITE, **LITE_UNSTARTED}, {"start", "stop"}),
     (

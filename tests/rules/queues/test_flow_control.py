@@ -1,6 +1,8 @@
 """Limits of what one consumer keeps in memory."""
 
-from cometmq.rules.queues.flow_control import FlowLimits
+import pytest
+
+from cometmq.rules.queues.flow_control import FlowLimits, full_reason, is_full
 
 
 def test_limits_of_a_topic_are_shared_out_among_its_queues():
@@ -10,3 +12,14 @@ def test_limits_of_a_topic_are_shared_out_among_its_queues():
     assert limits.of_one(1_000).count == 1
     assert limits.is_shared
     assert not FlowLimits().is_shared
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("count", [0, 10, 11])
+@pytest.mark.parametrize("size_bytes", [0, 1_048_576, 1_048_577])
+@pytest.mark.parametrize("span", [0, 20, 21])
+def test_a_reason_is_given_where_a_queue_is_full(count, size_bytes, span, orderly):
+    held, limits = (count, size_bytes, span), FlowLimits(count=10, size_mib=1, span=20)
+    reason = full_reason(limits, *held, orderly=orderly)
+    assert bool(reason) is is_full(limits, *held, orderly=orderly)
+    assert ("flow.count is 10" in reason) is (count > 10)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.client.admin.message_admin import AsyncMessageAdmin
-from cometmq.client.session.argument_checks import check_texts
+from cometmq.client.session.argument_checks import check_flag, check_texts
+from cometmq.client.session.client_options import check_type
 from cometmq.errors import BrokerError, ClientError
 from cometmq.model.access import Acl, Action, Decision, PolicyEntry, PolicyType
 from cometmq.wire.bodies import access as bodies
@@ -45,6 +46,7 @@ class AsyncUserAdmin(AsyncMessageAdmin):
         servers: Sequence[str] = (),
     ) -> list[str]:
         """Make a user; the name is the access key, the password the secret key."""
+        check_flag("super_user", super_user)
         fields = UserFields(_text("password", password), super_user, True)
         return await self._change_user(RequestCode.AUTH_CREATE_USER, username, fields, servers)
 
@@ -62,6 +64,9 @@ class AsyncUserAdmin(AsyncMessageAdmin):
             raise ClientError("name what to change: password, super_user or enabled")
         if password is not None:
             _text("password", password)
+        for name, flag in (("super_user", super_user), ("enabled", enabled)):
+            if flag is not None:
+                check_flag(name, flag)
         fields = UserFields(password, super_user, enabled)
         return await self._change_user(RequestCode.AUTH_UPDATE_USER, username, fields, servers)
 
@@ -72,6 +77,7 @@ class AsyncUserAdmin(AsyncMessageAdmin):
 
     async def users(self, part: str = "", *, servers: Sequence[str] = ()) -> dict[str, list[User]]:
         """The users whose names contain a text, by server. Super users see the passwords."""
+        check_type("part", part, str, "a text")
         header = headers.ListUsersRequestHeader(filter=part)
         found = await self._ask(RequestCode.AUTH_LIST_USER, header, servers)
         return {addr: bodies.decode_users(answer.body) for addr, answer in found.items()}
@@ -92,6 +98,7 @@ class AsyncUserAdmin(AsyncMessageAdmin):
         `actions` are of Pub, Sub, Create, Update, Delete, Get, List, All. `source_ips` are
         addresses or networks, as in 10.0.0.0/8; none: from everywhere.
         """
+        check_flag("allow", allow)
         check_texts("actions", actions)
         check_texts("source_ips", source_ips)
         found = bodies.resource_of(_text("resource", resource))
@@ -111,6 +118,7 @@ class AsyncUserAdmin(AsyncMessageAdmin):
         self, username: str, resource: str | None = None, *, servers: Sequence[str] = ()
     ) -> list[str]:
         """Delete what is said of a resource, or all policies of a user."""
+        check_type("resource", resource, str | None, "a text")
         subject = bodies.SUBJECT_PREFIX + _text("username", username)
         header = headers.AclRequestHeader(subject=subject, resource=resource)
         return await self._change(RequestCode.AUTH_DELETE_ACL, header, b"", servers)
@@ -119,6 +127,8 @@ class AsyncUserAdmin(AsyncMessageAdmin):
         self, user: str = "", resource: str = "", *, servers: Sequence[str] = ()
     ) -> dict[str, list[Acl]]:
         """The policies of users and about resources that contain these texts, by server."""
+        check_type("user", user, str, "a text")
+        check_type("resource", resource, str, "a text")
         header = headers.ListAclsRequestHeader(subject_filter=user, resource_filter=resource)
         found = await self._ask(RequestCode.AUTH_LIST_ACL, header, servers)
         return {addr: bodies.decode_acls(answer.body) for addr, answer in found.items()}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.push_options import PushSettings
     from cometmq.client.handling.handler_call import Handler
+    from cometmq.model.consumer_stats import ConsumerStats
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
@@ -141,6 +142,10 @@ class PushConsumer:
     def resume(self) -> None:
         """Take messages again after `pause`."""
         self._bridge.run(lambda: self._inner.resume())
+
+    def stats(self) -> ConsumerStats:
+        """Rates by topic, what each queue holds, and why it is not pulled; empty before start."""
+        return self._bridge.run(lambda: self._inner.stats())
 
     @property
     def client_id(self) -> str:

@@ -22,6 +22,7 @@ from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
 from cometmq.client.session.client_session import ClientSession
 from cometmq.errors import ClientError
+from cometmq.model.consumer_stats import ConsumerStats
 from cometmq.rules.failures.failure_policy import policies
 from cometmq.runtime.system_clock_and_files import SystemClock
 
@@ -231,6 +232,15 @@ class AsyncPushConsumer:
         """Take messages again after `pause`."""
         if self._engine is not None:
             self._engine.pause(is_paused=False)
+
+    def stats(self) -> ConsumerStats:
+        """Rates by topic, what each queue holds, and why it is not pulled; empty before start."""
+        if self._engine is None:
+            return ConsumerStats({}, (), is_paused=False)
+        found = self._engine.stats()
+        unwrap = self._namespace.unwrap_queue
+        queues = tuple(one._replace(queue=unwrap(one.queue)) for one in found.queues)
+        return found._replace(queues=queues)
 
     @property
     def client_id(self) -> str:

@@ -17,7 +17,7 @@ from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.rules.failures.retry_policy import backoff_s
-from cometmq.rules.queues.flow_control import is_full
+from cometmq.rules.queues.flow_control import full_reason, is_full
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cometmq.client.offsets.offset_store import OffsetStore
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
+    from cometmq.rules.queues.flow_control import FlowLimits
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +83,24 @@ class PullLoop:
             if pause_s and result.status is PullStatus.FOUND:
                 await asyncio.sleep(pause_s)
 
-    def _is_full(self, assigned: AssignedQueue) -> bool:
-        window, limits = assigned.window, self._options.flow
+    def why_not_pulled(self, assigned: AssignedQueue) -> str:
+        """Why a queue is not pulled now, in words; empty while it is."""
+        if assigned.is_paused:
+            return "the consumer is paused"
+        window, orderly = assigned.window, self._options.orderly
+        limits = self._limits_of(assigned)
+        return full_reason(limits, window.count, window.size_bytes, assigned.span, orderly=orderly)
+
+    def _limits_of(self, assigned: AssignedQueue) -> FlowLimits:
+        limits = self._options.flow
         if limits.is_shared:
             limits = limits.of_one(self._assignment.queue_count(assigned.queue.topic))
+        return limits
+
+    def _is_full(self, assigned: AssignedQueue) -> bool:
+        window = assigned.window
         return is_full(
-            limits,
+            self._limits_of(assigned),
             window.count,
             window.size_bytes,
             assigned.span,

@@ -38,6 +38,7 @@ from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
 from cometmq.errors import CometError
+from cometmq.model.consumer_stats import ConsumerStats, QueueStats
 from cometmq.model.group import INNER_PRODUCER_GROUP
 from cometmq.model.subscription import ConsumeFromWhere, ConsumerData, MessageModel
 from cometmq.rules.failures.retry_policy import queue_block_s_max, reconsume_times_max
@@ -96,7 +97,7 @@ class PushEngine:
         )
         self._rebalance = Rebalance(session, options, subscriptions, self._assignment, problems)
         self._strategy = strategy_of(options)(self._strategy_context())
-        pulls = PullLoop(
+        self._pulls = PullLoop(
             session,
             options,
             subscriptions,
@@ -105,7 +106,7 @@ class PushEngine:
             self._assignment,
             self._stats,
         )
-        self._assignment.connect(self._strategy, pulls)
+        self._assignment.connect(self._strategy, self._pulls)
         self._broker_requests = BrokerRequestHandler(
             session,
             options,
@@ -133,6 +134,23 @@ class PushEngine:
     def strategy(self) -> ConsumeStrategy:
         """The strategy of handling messages."""
         return self._strategy
+
+    def stats(self) -> ConsumerStats:
+        """Rates by topic, and what each queue holds and waits for."""
+        return ConsumerStats(
+            topics=self._stats.table(),
+            queues=tuple(
+                QueueStats(
+                    queue=queue,
+                    cached=assigned.window.count,
+                    cached_bytes=assigned.window.size_bytes,
+                    in_flight=assigned.in_flight,
+                    why_not_pulled=self._pulls.why_not_pulled(assigned),
+                )
+                for queue, assigned in sorted(self._assignment.table.items())
+            ),
+            is_paused=self._assignment.is_paused,
+        )
 
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""

@@ -64,7 +64,8 @@ class QueueAssignment:
         """Set when a round of rebalance may take a queue again."""
         self._leaving: dict[MessageQueue, AssignedQueue] = {}
         self._to_resume: set[MessageQueue] = set()  # restarting, and perhaps still locked
-        self._is_paused = False
+        self.is_paused = False
+        """Whether pulling is paused for all queues, those to come included."""
         self._strategy: ConsumeStrategy
         self._pull_loop: QueueStarter
 
@@ -75,7 +76,7 @@ class QueueAssignment:
 
     def pause(self, *, is_paused: bool) -> None:
         """Stop pulling all queues, those taken later included, or pull them again."""
-        self._is_paused = is_paused
+        self.is_paused = is_paused
         for assigned in self.table.values():
             assigned.is_paused = is_paused
 
@@ -172,7 +173,7 @@ class QueueAssignment:
         log.info("taking %s from offset %d", queue, offset)
         self._to_resume.discard(queue)
         assigned = self.table[queue] = AssignedQueue(queue, offset)
-        assigned.is_paused = self._is_paused
+        assigned.is_paused = self.is_paused
         assigned.lock = lock
         self._strategy.start_queue(assigned)
         self._pull_loop.start_queue(assigned)

@@ -62,3 +62,19 @@ def is_full(limits: FlowLimits, count: int, size_bytes: int, span: int, *, order
         or size_bytes > limits.size_mib * 1_048_576
         or (not orderly and span > limits.span)
     )
+
+
+def full_reason(
+    limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool
+) -> str:
+    """Which limit makes `is_full` true, in words; empty where none does."""
+    if count > limits.count:
+        return f"{count:,} messages are cached; flow.count is {limits.count:,}"
+    if size_bytes > limits.size_mib * 1_048_576:
+        return f"{size_bytes:,} bytes are cached; flow.size_mib is {limits.size_mib:,}"
+    if not orderly and span > limits.span:
+        return (
+            f"{span:,} offsets lie between the first message that is not done and the last; "
+            f"flow.span is {limits.span:,}"
+        )
+    return ""
