@@ -23,6 +23,7 @@ from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.renamed_keys import RENAMED
 from cometmq.settings.store import StoreSettings
+from cometmq.settings.tls import TlsSettings
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +34,26 @@ SECTIONS = (
     ("Sockets (broker and name server)", "broker", NetSettings),
     ("Access (broker and name server)", "broker", AccessSettings),
     ("Name server", "namesrv", NamesrvSettings),
+    ("TLS (broker and name server)", "jvm", TlsSettings),
 )
+PROPERTIES = {
+    "tls.client.authServer": "false",
+    "tls.config.file": "/etc/rocketmq/tls.properties",
+    "tls.server.authClient": "false",
+    "tls.server.mode": "permissive",
+    "tls.server.need.client.auth": "none",
+    "tls.test.mode.enable": "true",
+    **dict.fromkeys(
+        (
+            *(f"tls.server.{name}" for name in ("certPath", "keyPath", "keyPassword")),
+            *(f"tls.client.{name}" for name in ("certPath", "keyPath", "keyPassword")),
+            "tls.server.trustCertPath", "tls.client.trustCertPath", "tls.enable",
+        ),
+        "",
+    ),
+}  # fmt: skip
+"""RocketMQ's defaults of what are properties of the JVM there (TlsSystemConfig)."""
+
 UNITS = (("_ms", "ms"), ("_s", "s"), ("_hours", "h"), ("_pages", "pages"))
 COMMAND_DEFAULTS = {
     "broker.brokerName": "(the host's name)",
@@ -110,7 +130,7 @@ the layout of the store, nor access.
 
 def page() -> str:
     """Return the whole page."""
-    java = _java_defaults()
+    java = _java_defaults() | {f"jvm.{key}": text for key, text in PROPERTIES.items()}
     parts = [INTRO.format(env=env_name_of("listenPort")), STANDALONE_INTRO + _standalone()]
     seen: set[str] = set()
     for title, role, kind in SECTIONS:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import random
+import socket
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker.commands import Harness
@@ -53,3 +55,16 @@ async def running(
     finally:
         harness.close_clients()
         await broker.stop()
+
+
+def two_ports() -> tuple[int, int]:
+    """A port that was free a moment ago, after the one two below it."""
+    for port in random.SystemRandom().sample(range(12_000, 32_000), 50):
+        with ExitStack() as probes:
+            try:
+                for each in (port, port - 2):
+                    probes.enter_context(socket.create_server(("127.0.0.1", each)))
+            except OSError:
+                continue
+            return port - 2, port
+    raise AssertionError("no two free ports")

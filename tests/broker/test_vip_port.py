@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import socket
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.sockets import two_ports
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.testing.cluster import ServerProcess
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def two_ports() -> tuple[int, int]:
-    """A port that was free a moment ago, after the one two below it."""
-    for port in random.SystemRandom().sample(range(12_000, 32_000), 50):
-        with ExitStack() as probes:
-            try:
-                for each in (port, port - 2):
-                    probes.enter_context(socket.create_server(("127.0.0.1", each)))
-            except OSError:
-                continue
-            return port - 2, port
-    raise AssertionError("no two free ports")
 
 
 def broker(folder: Path, port: int) -> ServerProcess:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Handler
+    from cometmq.net.tls_contexts import TlsContexts
 
 BOUND_S = 20
 
@@ -97,6 +98,7 @@ async def serving(
     fast_path: Callable[[Connection], FastPath] | None = None,
     unthrottled: Collection[int] = (),
     monotonic_s: Callable[[], float] = monotonic,
+    tls: TlsContexts | None = None,
     **options: Any,
 ) -> AsyncIterator[Served]:
     """Serve a table of handlers; `connections` gets everyone who asked something."""
@@ -121,7 +123,7 @@ async def serving(
     ]
     made = RequestDispatcher(endpoints, **options)
     server = RemotingServer(
-        made, net or NetSettings(), fast_path=fast_path, monotonic_s=monotonic_s
+        made, net or NetSettings(), fast_path=fast_path, monotonic_s=monotonic_s, tls=tls
     )
     served = Served(server, made, await server.start("127.0.0.1", 0), connections)
     try:

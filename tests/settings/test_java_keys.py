@@ -16,10 +16,11 @@ from cometmq.settings.load import from_options, from_text, load
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
+from cometmq.settings.tls import TlsSettings
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
-BROKER = (BrokerSettings, StoreSettings, NetSettings, AccessSettings)
-NAMESRV = (NamesrvSettings, NetSettings, AccessSettings)
+BROKER = (BrokerSettings, StoreSettings, NetSettings, AccessSettings, TlsSettings)
+NAMESRV = (NamesrvSettings, NetSettings, AccessSettings, TlsSettings)
 
 STOCK = """
 brokerClusterName = DefaultCluster

@@ -34,6 +34,7 @@ from cometmq.net.channel_pool import ChannelPool
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.endpoint import Endpoint, RequestEffect
 from cometmq.net.server import FastPath, RemotingServer
+from cometmq.net.tls_contexts import RELOAD_S, TlsContexts
 from cometmq.rules import permission
 from cometmq.rules.delay_levels import DelayLevels
 from cometmq.runtime.background import BackgroundTasks
@@ -49,6 +50,7 @@ from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
+from cometmq.settings.tls import TlsSettings
 from cometmq.store.lost_tables import refuse_lost_tables
 from cometmq.store.message_store import MessageStore
 from cometmq.store.put_result import PutStatus
@@ -88,6 +90,7 @@ class Broker:
         net: NetSettings,
         access: AccessSettings,
         conf: TextFile | None,
+        tls: TlsContexts,
     ) -> None:
         settings = environment.settings
         self.settings = settings
@@ -95,9 +98,10 @@ class Broker:
         self.state = state
         self.port = 0
         """The port listened on, once started."""
+        self._tls = tls
         self._access = environment.access
         self._sign = self._access.preparer()
-        self._pool = ChannelPool(prepare=self._sign)
+        self._pool = ChannelPool(prepare=self._sign, tls=tls.client)
         self._registration = NamesrvRegistration(
             self._pool, settings, settings.namesrv_addrs, self._registered_topics
         )
@@ -121,19 +125,14 @@ class Broker:
         self._live = live = LiveSettings(settings, environment.store_settings, net, access)
         self._subscribe(live)
         config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
-        self._dispatcher = self._make_dispatcher(
-            [
-                *self._handlers.endpoints(),
-                *config.endpoints(),
-                *environment.access.endpoints(),
-            ],
-            environment.admission,
-        )
+        endpoints = [*self._handlers.endpoints(), *config.endpoints(), *self._access.endpoints()]
+        self._dispatcher = self._make_dispatcher(endpoints, environment.admission)
         self._server = RemotingServer(
             self._dispatcher,
             net,
             fast_path=self._begin_connection,
             monotonic_s=environment.clock.monotonic_s,
+            tls=tls,
         )
         self._background = BackgroundTasks("broker")
         self._started = AsyncExitStack()
@@ -206,14 +205,16 @@ class Broker:
         conf: Path | None = None,
         access: AccessSettings | None = None,
         admission: Admission | None = None,
+        tls: TlsSettings | None = None,
     ) -> Broker:
         """Make a broker that does not listen yet; its store is open, locked and recovered.
 
         `conf` is the settings file, where changes made while the broker runs are written down.
         `admission` is asked about every request before its handler is, in place of the access
-        control that `access` asks for.
+        control that `access` asks for. `tls` says who may connect with it, by which certificates.
         Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
+        contexts = TlsContexts(tls or TlsSettings())
         settings, access = settings or BrokerSettings(), access or AccessSettings()
         root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
         files, cluster = files or SystemFiles(), settings.broker_cluster_name
@@ -247,7 +248,7 @@ class Broker:
             except OSError as problem:
                 raise open_failure(root, problem) from problem
             file = TextFile(conf, environment.files) if conf else None
-            broker = cls(environment, opened, state, net or NetSettings(), access, file)
+            broker = cls(environment, opened, state, net or NetSettings(), access, file, contexts)
             undo.pop_all()
         return broker
 
@@ -329,6 +330,12 @@ class Broker:
         every(1.0, self.state.timer_messages.run, name="delivery of timer messages", first_s=0)
         every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
         every(1.0, self.state.dead_letters.read_back, name="dead letters", first_s=0)
+        if self._tls.reads_files:
+            every(RELOAD_S, self._reload_tls, name="files of TLS")
+
+    async def _reload_tls(self) -> None:
+        if await asyncio.to_thread(self._tls.reload):
+            self._pool.use_tls(self._tls.client)
 
     async def _stop_background(self) -> None:
         await self._background.stop()
@@ -355,7 +362,8 @@ class Broker:
         self._background.every(1.0, self._registration.run, name="registration", first_s=0)
 
     async def _check_own_address(self) -> None:
-        if (problem := await wrong_address(self.address, self.settings, self._sign)) is not None:
+        asked = wrong_address(self.address, self.settings, self._sign, self._tls.client)
+        if (problem := await asked) is not None:
             log.warning("%s", problem)
 
     async def _unregister(self) -> None:

@@ -37,14 +37,17 @@ from cometmq.settings.load import (
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
+from cometmq.settings.tls import TlsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings, AccessSettings)
-_NAMESRV_KINDS = (NamesrvSettings, NetSettings, AccessSettings)
+_BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings, AccessSettings, TlsSettings)
+_NAMESRV_KINDS = (NamesrvSettings, NetSettings, AccessSettings, TlsSettings)
 _FAR_AWAY = ((socket.AF_INET, ("192.0.2.1", 9)), (socket.AF_INET6, ("2001:db8::1", 9)))
 _WILDCARDS = ("", "0.0.0.0", "::")
+
+TLS_FILE = "tls.config.file"
 
 STANDALONE = {
     "brokerName": "broker-a",
@@ -117,7 +120,7 @@ def standalone(
     """
     common = CommonOptions(**rest)
     log_to_stderr(common.verbose)
-    given = [*_from_file(common.config), *_environment(), *_from_sets(common.sets)]
+    given = [one for layer in _layers(common, _environment()) for one in layer]
     mine = [one for one in given if one.key not in _namesrv_only()]
     theirs = [one for one in given if one.key in _namesrv_only()]
     options = {"bindAddress": common.host, "listenPort": broker_port, "storePathRootDir": store}
@@ -132,12 +135,17 @@ def standalone(
     )
     access = _access_of_name_server(loaded.of(AccessSettings), kept.parent)
     ready = ReadyFile(common.ready_file)
+    tls = _trusting_itself(loaded.of(TlsSettings))
 
     async def begin(running: RunningRoles) -> None:
         from cometmq.namesrv.app import NameServer
 
         name_server = NameServer.open(
-            names.of(NamesrvSettings), loaded.of(NetSettings), conf=common.conf, access=access
+            names.of(NamesrvSettings),
+            loaded.of(NetSettings),
+            conf=common.conf,
+            access=access,
+            tls=tls,
         )
         await running.start(name_server)
         host, port = broker_settings.bind_address, name_server.port
@@ -147,7 +155,7 @@ def standalone(
             namesrv_addr=";".join(filter(None, (join_address(_inside(host), port), others))),
         )
         facts = {"namesrv": join_address(_outside(host), port)}
-        await _start_broker(running, settings, loaded, ready, facts, common.conf)
+        await _start_broker(running, settings, loaded, tls, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -165,9 +173,7 @@ def namesrv(
     options = from_options({"bindAddress": common.host, "listenPort": port})
     loaded = _load(
         _NAMESRV_KINDS,
-        _from_file(common.config),
-        from_environment(os.environ, _NAMESRV_KINDS),
-        _from_sets(common.sets),
+        *_layers(common, from_environment(os.environ, _NAMESRV_KINDS)),
         options,
     )
     ready = ReadyFile(common.ready_file)
@@ -177,7 +183,11 @@ def namesrv(
 
         settings = loaded.of(NamesrvSettings)
         name_server = NameServer.open(
-            settings, loaded.of(NetSettings), conf=common.conf, access=loaded.of(AccessSettings)
+            settings,
+            loaded.of(NetSettings),
+            conf=common.conf,
+            access=loaded.of(AccessSettings),
+            tls=loaded.of(TlsSettings),
         )
         await running.start(name_server)
         address = join_address(_outside(settings.bind_address), name_server.port)
@@ -213,9 +223,7 @@ def broker(
     loaded = _load(
         _BROKER_KINDS,
         from_options(base),
-        _from_file(common.config),
-        from_environment(os.environ, _BROKER_KINDS),
-        _from_sets(common.sets),
+        *_layers(common, from_environment(os.environ, _BROKER_KINDS)),
         from_options(options),
     )
     ready = ReadyFile(common.ready_file)
@@ -223,7 +231,8 @@ def broker(
     async def begin(running: RunningRoles) -> None:
         settings = loaded.of(BrokerSettings)
         facts = {"namesrv": settings.namesrv_addr} if settings.namesrv_addr else {}
-        await _start_broker(running, settings, loaded, ready, facts, common.conf)
+        tls = loaded.of(TlsSettings)
+        await _start_broker(running, settings, loaded, tls, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -244,6 +253,7 @@ async def _start_broker(
     running: RunningRoles,
     settings: BrokerSettings,
     loaded: LoadedSettings,
+    tls: TlsSettings,
     ready: ReadyFile,
     facts: Mapping[str, object],
     conf: Path | None,
@@ -261,6 +271,7 @@ async def _start_broker(
         loaded.of(NetSettings),
         conf=conf,
         access=loaded.of(AccessSettings),
+        tls=tls,
     )
     await running.start(served)
     if not settings.namesrv_addr:
@@ -275,6 +286,13 @@ async def _start_broker(
     )
 
 
+def _trusting_itself(tls: TlsSettings) -> TlsSettings:
+    """So that the broker of this process connects to its name server, at whatever address."""
+    if not (tls.connects and tls.serves) or tls.client_trust_cert_path:
+        return tls
+    return replace(tls, client_trust_cert_path=tls.server_cert_path, client_check_hostname=False)
+
+
 def _announce(running: RunningRoles, ready: ReadyFile, facts: Mapping[str, object]) -> None:
     width = max(map(len, facts))
     print_lines(*(f"{what:<{width}}  {where}" for what, where in facts.items()), "Ctrl-C stops it.")
@@ -287,6 +305,17 @@ def _load(kinds: tuple[type, ...], *layers: list[RawSetting]) -> LoadedSettings:
     for warning in loaded.warnings:
         click.echo(f"cometmq: {warning}", err=True)
     return loaded
+
+
+def _layers(common: CommonOptions, environment: list[RawSetting]) -> list[list[RawSetting]]:
+    """What the file, that of TLS, the environment and --set say; later ones win."""
+    file, sets = _from_file(common.config), _from_sets(common.sets)
+    names = [one for one in (*file, *environment, *sets) if one.key == TLS_FILE and one.text]
+    tls = _from_file(names[-1].text) if names else []
+    for one in tls:
+        if not one.key.startswith("tls."):
+            raise SettingsError(f"{one.where}: {one.key} is no setting of TLS ({TLS_FILE})")
+    return [file, tls, environment, sets]
 
 
 def _from_file(name: str | None) -> list[RawSetting]:

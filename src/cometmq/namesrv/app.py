@@ -5,6 +5,7 @@ The only file of the package that makes objects of other packages. Java: Namesrv
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from cometmq.namesrv.topic_list_requests import TopicListRequests
 from cometmq.net.address import join_address
 from cometmq.net.dispatcher import RequestDispatcher
 from cometmq.net.server import RemotingServer
+from cometmq.net.tls_contexts import RELOAD_S, TlsContexts
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles, expand_user_path
 from cometmq.runtime.text_file import TextFile
@@ -30,6 +32,7 @@ from cometmq.settings.access import AccessSettings
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
+from cometmq.settings.tls import TlsSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,10 +61,12 @@ class NameServer:
         access: ServerAccess,
         conf: TextFile | None = None,
         admission: Admission | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
         time_slices = TimeSlices()
+        self._tls = tls or TlsContexts(TlsSettings())
         self._background = BackgroundTasks("name server")
-        notifier = BrokerNotifier(self._background)
+        notifier = BrokerNotifier(self._background, self._tls)
         self._settings = settings
         self._access = access
         self._routes = routes
@@ -86,7 +91,9 @@ class NameServer:
             *access.endpoints(),
         ]
         self._dispatcher = RequestDispatcher(endpoints, admission=admission)
-        self._server = RemotingServer(self._dispatcher, net, monotonic_s=clock.monotonic_s)
+        self._server = RemotingServer(
+            self._dispatcher, net, monotonic_s=clock.monotonic_s, tls=self._tls
+        )
         self.port = 0
         """The port listened on, once started."""
 
@@ -101,13 +108,15 @@ class NameServer:
         conf: Path | None = None,
         access: AccessSettings | None = None,
         admission: Admission | None = None,
+        tls: TlsSettings | None = None,
     ) -> NameServer:
         """Make a name server that does not listen yet.
 
         `conf` is the settings file, where changes made while it runs are written down.
         `admission` is asked about every request before its handler is, in place of the access
-        control that `access` asks for.
-        Raises SettingsError when the file at `kvConfigPath` or access.json cannot be read.
+        control that `access` asks for. `tls` says who may connect with it, by which certificates.
+        Raises SettingsError when the file at `kvConfigPath`, access.json or one of `tls` cannot be
+        read.
         """
         settings, access = settings or NamesrvSettings(), access or AccessSettings()
         clock = clock or SystemClock()
@@ -119,7 +128,8 @@ class NameServer:
         guard = ServerAccess(access, _access_directory(settings, access), files)
         guard.keep_initial_users()
         hook = only_admission(admission, guard.control)
-        return cls(routes, kv, settings, clock, net, access, guard, file, hook)
+        contexts = TlsContexts(tls or TlsSettings())
+        return cls(routes, kv, settings, clock, net, access, guard, file, hook, contexts)
 
     @property
     def address(self) -> str:
@@ -141,6 +151,11 @@ class NameServer:
         self._background.every(interval_s, self._registrations.drop_expired, name="liveness scan")
         self._access.watch(self._background)
         self._background.every(FORGET_S, self._registrations.forget_gone, name="gone topics")
+        if self._tls.reads_files:
+            self._background.every(RELOAD_S, self._reload_tls, name="files of TLS")
+
+    async def _reload_tls(self) -> None:
+        await asyncio.to_thread(self._tls.reload)
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""

@@ -17,6 +17,7 @@ from cometmq.net.channel import connect
 from cometmq.net.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
+    from cometmq.net.tls_contexts import TlsContexts
     from cometmq.runtime.background import BackgroundTasks
     from cometmq.wire.command import Command
 
@@ -30,8 +31,9 @@ NOTIFIED_MAX = 256
 class BrokerNotifier:
     """Sends one-way commands to the addresses of brokers. Belongs to the name server's loop."""
 
-    def __init__(self, background: BackgroundTasks) -> None:
+    def __init__(self, background: BackgroundTasks, tls: TlsContexts) -> None:
         self._background = background
+        self._tls = tls
         self._newest: dict[str, Command] = {}
         """By address that is being connected to: what to send there."""
         self._log = RateLimitedLog(logging.getLogger(__name__))
@@ -52,7 +54,7 @@ class BrokerNotifier:
 
     async def _notify(self, addr: str) -> None:
         try:
-            channel = await connect(addr, CONNECT_S)
+            channel = await connect(addr, CONNECT_S, tls=self._tls.client)
             channel.oneway(self._newest[addr])
             channel.close()
         except CometError as error:

@@ -57,6 +57,10 @@ class ChannelPool:
         self._refused: dict[str, tuple[float, float, ConnectFailed]] = {}  # until, pause, why
         self._is_closed = False
 
+    def use_tls(self, tls: ssl.SSLContext | None) -> None:
+        """Open connections with another context from now on; those that are open stay."""
+        self._tls = tls
+
     async def channel(self, addr: str) -> Channel:
         """Return the open connection to `addr`, made now if need be.
 

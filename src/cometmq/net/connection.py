@@ -130,6 +130,10 @@ class Connection:
         out.clear()
         self.unsent_bytes = 0
 
+    def use_transport(self, transport: asyncio.Transport) -> None:
+        """Write to another transport from now on."""
+        self._transport = transport
+
     def block(self) -> None:
         """The connection does not read: what is written for it counts from now on."""
         self.is_blocked = True

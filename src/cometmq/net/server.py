@@ -23,11 +23,13 @@ from cometmq.net.in_flight_limits import InFlightLimits
 from cometmq.net.iteration_budget import IterationBudget
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.net.read_limit import bound_reads
+from cometmq.net.tls_layer import TlsLayer
 from cometmq.net.unfinished_frames import COUNTED_BYTES, UnfinishedFrames
 from cometmq.net.write_coalescer import WriteCoalescer
 from cometmq.wire.frame import Frame, FrameDecoder
 
 if TYPE_CHECKING:
+    from cometmq.net.tls_contexts import TlsContexts
     from cometmq.settings.net import NetSettings
 
 log = logging.getLogger(__name__)
@@ -90,6 +92,11 @@ class ServerProtocol(asyncio.Protocol):
         if self._server.fast_path is not None:
             self._fast_path = self._server.fast_path(self.connection)
             self._chunk = self._fast_path.chunk
+
+    def use_transport(self, transport: asyncio.Transport) -> None:
+        """Write to another transport from now on: TLS has turned out not to be spoken."""
+        self._transport = transport
+        self.connection.use_transport(transport)
 
     def eof_received(self) -> None:
         """Note that the client has ended the connection; the transport closes it."""
@@ -270,8 +277,12 @@ class RemotingServer:
         *,
         fast_path: Callable[[Connection], FastPath] | None = None,
         monotonic_s: Callable[[], float] = monotonic,
+        tls: TlsContexts | None = None,
     ) -> None:
-        """`monotonic_s` is the clock by which connections share the loop's iterations."""
+        """`monotonic_s` is the clock by which connections share the loop's iterations.
+
+        `tls` says whether they may, or must, be encrypted; None: they are not.
+        """
         self.answer = answer
         self.settings = settings
         self.fast_path = fast_path
@@ -291,6 +302,7 @@ class RemotingServer:
         self.budget: IterationBudget
         """What the connections share; there once it has started."""
         self._monotonic_s = monotonic_s
+        self._tls = tls if tls is not None and tls.server is not None else None
         self._coalescer: WriteCoalescer
         self._loop: asyncio.AbstractEventLoop
 
@@ -302,20 +314,22 @@ class RemotingServer:
         self._loop = asyncio.get_running_loop()
         self._coalescer = WriteCoalescer(self._loop)
         self.budget = IterationBudget(self._loop.call_soon, self._monotonic_s)
-        self._listener = await _listen(
-            lambda: ServerProtocol(self), host, port, backlog=self.settings.backlog
-        )
+        self._listener = await _listen(self._protocol, host, port, backlog=self.settings.backlog)
         self._sweep()
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def start_second(self, host: str, port: int) -> None:
         """Listen at another port too, once started; warns, and does without, where it is taken."""
         try:
-            self._second = await _listen(
-                lambda: ServerProtocol(self), host, port, backlog=self.settings.backlog
-            )
+            self._second = await _listen(self._protocol, host, port, backlog=self.settings.backlog)
         except SettingsError as error:
             log.warning("clients with a VIP channel are not served: %s", error)
+
+    def _protocol(self) -> asyncio.Protocol:
+        """What speaks with the next socket that is accepted."""
+        if self._tls is None:
+            return ServerProtocol(self)
+        return TlsLayer(ServerProtocol(self), self._tls, self.budget, self.warnings)
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Stop listening, write what waits, close all connections; cut them after `grace_s`."""

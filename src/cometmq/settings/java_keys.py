@@ -40,7 +40,7 @@ _HONOURED = """
     storeReplyMessageEnable supportActingMaster syncFlushTimeout timerCongestNumEachSlot
     timerFlushIntervalMs timerMaxDelaySec timerPrecisionMs timerRollWindowSlot timerWheelEnable
     traceTopicEnable transactionCheckInterval transactionCheckMax transactionTimeOut
-    useServerSideResetOffset waitSecondsForService
+    useServerSideResetOffset useTLS waitSecondsForService
 """
 
 HONOURED = frozenset(_HONOURED.split())

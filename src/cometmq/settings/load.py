@@ -119,7 +119,8 @@ def from_environment(environment: Mapping[str, str], kinds: Iterable[type]) -> l
     """
     known = _known(tuple(kinds)).fields
     old = [key for key, present in RENAMED.items() if present in known]
-    keys = {key.lower(): key for key in (*known, *old, *(JAVA_KEYS - HONOURED))}
+    every = (*known, *old, *(JAVA_KEYS - HONOURED))
+    keys = {key.replace(".", "").lower(): key for key in every}
     java = {key.lower() for key in HONOURED}
     found: list[RawSetting] = []
     for variable, text in environment.items():
@@ -148,6 +149,7 @@ def from_options(options: Mapping[str, object]) -> list[RawSetting]:
 
 def env_name_of(key: str) -> str:
     """Return the environment variable of a key: COMETMQ_LISTEN_PORT for listenPort."""
+    key = key.replace(".", "_")
     words = "".join(f"_{c}" if c.isupper() else c for c in key)
     return ENV_PREFIX + words.upper()
 
@@ -199,7 +201,7 @@ def _is_ours(given: RawSetting, known: KnownSettingKeys, warnings: list[str]) ->
         reason = NO_EFFECT.get(key, "it is a setting of the other role")
         warnings.append(f"{given.where}: {key} has no effect here: {reason}")
         return False
-    if not key.isidentifier():
+    if not (key.isidentifier() or key.startswith("tls.")):
         warnings.append(f"{given.where}: ignoring {key[:40]!r}, which cannot be a setting")
         return False
     raise SettingsError(f"{given.where}: unknown setting {key}{_hint(key, known)}")

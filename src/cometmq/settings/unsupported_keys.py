@@ -23,7 +23,6 @@ UNSUPPORTED = {
     "migrateAuthFromV1Enabled": UnsupportedKey(
         "false", "accounts of ACL 1.0 turned into users (aclEnable reads them as they are)"
     ),
-    "useTLS": UnsupportedKey("false", "TLS between servers"),
     "socksProxyConfig": UnsupportedKey("{}", "connections through a proxy"),
     "rejectPullConsumerEnable": UnsupportedKey(
         "false", "the refusal of pull consumers that send no heartbeat"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cometmq.errors import SettingsError
 from cometmq.settings.keys import is_live, is_secret, key_of, text_of
 from cometmq.settings.load import from_options, from_text, load
+from cometmq.settings.tls import TlsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,9 @@ _SECRET = frozenset(
 
 HIDDEN = "******"
 """Stands for a secret where settings are shown."""
+
+_TLS = frozenset(key_of(field) for field in dataclasses.fields(TlsSettings))
+"""Keys that no request changes or sees."""
 
 
 class ForbiddenKeyError(SettingsError):
@@ -61,6 +65,8 @@ def update(settings: Sequence[Any], text: str) -> SettingsUpdate:
     for one in given:
         if one.key in _SECRET:
             raise ForbiddenKeyError(f"{one.key} cannot be changed from outside")
+        if one.key in _TLS:
+            raise SettingsError(_at_the_start(one.key))
     before = table_of(settings, shows_secrets=True)
     kinds = tuple(type(one) for one in settings)
     loaded = load(kinds, from_options(before), given)
@@ -75,7 +81,9 @@ def update(settings: Sequence[Any], text: str) -> SettingsUpdate:
     }
     for key in values:
         if key in fixed:
-            raise SettingsError(
-                f"{key} is read at the start only; change it in the settings file and start again"
-            )
+            raise SettingsError(_at_the_start(key))
     return SettingsUpdate(after, values, loaded.warnings)
+
+
+def _at_the_start(key: str) -> str:
+    return f"{key} is read at the start only; change it in the settings file and start again"

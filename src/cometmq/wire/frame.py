@@ -27,6 +27,9 @@ ROCKETMQ = 1
 HEADER_BYTES_MAX = 1 << 18
 """Longest header: properties of 32 KiB fit, however they are written."""
 
+_TLS = 0x1603
+"""What a TLS handshake begins with; as the length of a frame, 352 MiB."""
+
 _HEAD = Struct(">II")
 _unpack_head = _HEAD.unpack_from
 _pack_head = _HEAD.pack
@@ -128,8 +131,9 @@ class FrameDecoder:
             self._small_from = len(parts)
 
     def _break(self, total: int, mark: int) -> None:
+        tls = " (it is a TLS handshake, and TLS is not on here)" if total >> 16 == _TLS else ""
         self.broken = ProtocolError(
-            f"no RocketMQ frame: length {total}, header type and length {mark:#010x}, "
+            f"no RocketMQ frame{tls}: length {total}, header type and length {mark:#010x}, "
             f"where at most {self._bytes_max} bytes are allowed, {HEADER_BYTES_MAX} of header"
         )
 

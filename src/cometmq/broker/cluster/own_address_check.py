@@ -14,6 +14,7 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from cometmq.settings.broker import BrokerSettings
@@ -24,7 +25,10 @@ TIMEOUT_S = 3.0
 
 
 async def wrong_address(
-    addr: str, settings: BrokerSettings, sign: Callable[[Command], None] | None = None
+    addr: str,
+    settings: BrokerSettings,
+    sign: Callable[[Command], None] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> str | None:
     """One sentence when `addr` does not lead to this broker from here; None when it does.
 
@@ -32,7 +36,7 @@ async def wrong_address(
     """
     advice = "set brokerIP1 to an address at which clients reach this broker"
     try:
-        channel = await connect(addr, TIMEOUT_S, prepare=sign)
+        channel = await connect(addr, TIMEOUT_S, prepare=sign, tls=tls)
     except CometError as error:
         return f"clients are given the address {addr}, but from here {error}; {advice}"
     try:

@@ -82,9 +82,10 @@ class ServerProbe:
         return await self._channel.call(request(code, 0, header), self._timeout_s)
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection, if there is one, without waiting for the end of TLS."""
         if self._channel is not None:
             self._channel.close()
+            self._channel.abort()
 
     def _facts(
         self,
