@@ -19,6 +19,7 @@ from cometmq.broker.admin.topic_requests import TopicRequests
 from cometmq.broker.delivery.recall import RecallHandler
 from cometmq.broker.delivery.reply import ReplyHandler
 from cometmq.broker.delivery.send_back import SendBackHandler
+from cometmq.broker.delivery.timer_requests import TimerRequests
 from cometmq.broker.groups.heartbeat import HeartbeatHandler
 from cometmq.broker.groups.lock_requests import QueueLockHandler
 from cometmq.broker.groups.offset_requests import OffsetRequestHandler
@@ -143,6 +144,7 @@ class BrokerHandlers:
             *self._send_back.endpoints(),
             *self._reply.endpoints(),
             *self._recall.endpoints(),
+            *TimerRequests(state.timer_messages, environment.clock.now_ms).endpoints(),
             *state.transactions.endpoints(),
             *MessageLookupHandler(
                 store, environment.store_settings, found_admission(environment.admission)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cometmq.errors import StoreCorrupt
 from cometmq.settings.store import StoreSettings
-from cometmq.store.timers.timer_index import TimerIndex
+from cometmq.store.timers.timer_index import NewTimer, TimerIndex
 from cometmq.store.timers.timer_log import KIND_RECALL, KIND_ROLL, KIND_TIMER
 from cometmq.testing.sim_files import SimFiles
 
@@ -41,7 +41,7 @@ def save(index: TimerIndex, scan_from: int = 7) -> None:
 
 
 def add(index: TimerIndex, slot_ms: int, number: int, *, is_recall: bool = False) -> None:
-    index.add(slot_ms, (number, 100, 0), NOW, is_recall=is_recall)
+    index.add(NewTimer(slot_ms, NOW, (number, 100, 0), is_recall), NOW)
     index.queue_offset += 1
 
 

@@ -26,6 +26,7 @@ from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_draft import MessageDraft
 from cometmq.store.put_result import PutStatus
 from cometmq.store.store_clock import GRAIN_MS
+from cometmq.store.timers.timer_index import NewTimer
 from cometmq.wire.java_hash import java_hash
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.timers.timer_checkpoint import TimerProgress
     from cometmq.store.timers.timer_index import TimerIndex, TimerSnapshot
     from cometmq.store.timers.timer_wheel import Slot
     from cometmq.wire.records.log_record import StoredRecord
@@ -76,6 +78,8 @@ class TimerMessages:
         """Where the log ended when the delivery of that slot began."""
         self._unsafe: list[tuple[int, Slot]] = []
         """Slots that are delivered and not durably so."""
+        self._followed: int | None = None
+        """Where the deliveries of the master's slot begin, for a slave."""
         self._has_arrived = asyncio.Event()
         self._saving: asyncio.Future[None] | None = None
 
@@ -172,18 +176,21 @@ class TimerMessages:
         try:
             if record is None:
                 raise ProtocolError("its record is damaged or deleted")
-            raw = stored.decode(record).properties
+            found = stored.decode(record)
+            raw = found.properties
             slot_ms = int(properties.find(raw, OUT_MS) or b"")
             topic, _ = destination_of(raw)
         except (ProtocolError, ValueError) as problem:
             log.error("the timer message at byte %d is not delivered: %s", phy_offset, problem)
             return
-        index = self._index
-        open_ms = index.next_ms + (index.precision_ms if self._due is not None else 0)
         is_recall = properties.find(raw, RECALL_KEY) is not None
-        now_ms = self._store.current_store_ms()
         message = (phy_offset, size, java_hash(topic))
-        index.add(max(slot_ms, open_ms), message, now_ms, is_recall=is_recall)
+        self._index.add(
+            NewTimer(slot_ms, found.store_ms, message, is_recall),
+            self._store.current_store_ms(),
+            is_in_delivery=self._due is not None,
+            is_slave=self._followed is not None,
+        )
 
     def _deliver(self, before_ms: int) -> float | None:
         """Deliver a burst of what is due; returns a pause, or None when nothing more is due."""
@@ -284,11 +291,44 @@ class TimerMessages:
         if self._index.is_begun and not self._index.is_saved(idle_ms):
             await self._save()
 
+    def progress(self) -> TimerProgress:
+        """How far the timers are, for slaves."""
+        return self._index.progress(self._scan_from())
+
+    def _scan_from(self) -> int:
+        """Where in the log the deliveries of slots begin that are not delivered whole."""
+        if self._followed is not None:
+            return self._followed
+        return self._due_began if self._due is not None else self._store.max_phy_offset
+
+    async def follow(self, master: TimerProgress) -> None:
+        """Come as far as a master is: a slave takes in, and delivers nothing.
+
+        Its log must have what the master's had. A master of Apache's does not say where the
+        deliveries of its slot begin: some may come twice once this slave delivers.
+        """
+        index = self._index
+        self._followed = (
+            self._store.max_phy_offset if master.scan_from is None else master.scan_from
+        )
+        if not index.is_begun:
+            if not self._store.max_offset(TIMER_TOPIC, 0):
+                return
+            index.begin_at(master.next_ms)
+            await self._save()
+        while index.queue_offset < master.queue_offset and index.is_begun:
+            try:
+                if not self._take_in():
+                    break
+            except NotInMemory as missing:
+                await self._store.cold_reader.fetch(missing)
+            await asyncio.sleep(0)
+        index.pass_over(master.next_ms)
+
     async def _save(self) -> None:
         index = self._index
-        began = self._due_began if self._due is not None else self._store.max_phy_offset
         try:
-            snapshot = index.snapshot(began)
+            snapshot = index.snapshot(self._scan_from())
         except OSError as problem:
             log.warning("the timers are not saved: %s", problem)
             return

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.delivery.delayed_messages import stored_places_of
 from cometmq.errors import BrokerError, CometError, ProtocolError
+from cometmq.store.timers.timer_checkpoint import decode_progress
 from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.group import decode_group_table
 from cometmq.wire.bodies.name_lists import decode_kv_table
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from cometmq.net.channel import Channel
     from cometmq.net.channel_pool import ChannelPool
     from cometmq.store.message_store import MessageStore
+    from cometmq.store.timers.timer_checkpoint import TimerProgress
     from cometmq.wire.bodies.offset import StoredOffsets
 
     _T = TypeVar("_T")
@@ -78,8 +80,8 @@ class MetadataCopy:
         self._state = state
         self._copied: dict[str, dict[int, int]] | None = None
         """The offsets of the last copy; None: none since the start."""
-        self._delays: tuple[int, StoredDelayOffsets] | None = None
-        """Delay offsets, and where the log must end before they are true here."""
+        self._delays: tuple[int, StoredDelayOffsets, TimerProgress | None] | None = None
+        """Delay offsets and timers, and where the log must end before they are true here."""
         self._logged = ""
         self._copying = asyncio.Lock()
         self.master_addr = ""
@@ -135,15 +137,19 @@ class MetadataCopy:
     async def _copy_delays(self, channel: Channel) -> None:
         if self._delays is None:
             delays = await _ask(channel, RequestCode.GET_ALL_DELAY_OFFSET, _delays)
+            timers = await _ask_timers(channel)
             facts = await _ask(channel, RequestCode.GET_BROKER_RUNTIME_INFO, decode_kv_table)
             try:
                 log_end = int(facts.get("commitLogMaxOffset", ""))
             except ValueError:
                 raise ProtocolError("the master does not say where its log ends") from None
-            self._delays = log_end, delays
+            self._delays = log_end, delays, timers
         if self._store.max_phy_offset >= self._delays[0]:
-            self._state.delayed_messages.take_over(self._delays[1])
+            _, delays, timers = self._delays
             self._delays = None
+            self._state.delayed_messages.take_over(delays)
+            if timers is not None:
+                await self._state.timer_messages.follow(timers)
 
 
 async def _take_over(offsets: ConsumerOffsets, theirs: StoredOffsets, own: list[Commit]) -> None:
@@ -160,6 +166,14 @@ async def _ask(channel: Channel, code: RequestCode, decode: Callable[[bytes], _T
     if answer.code != 0:
         raise BrokerError(answer.code, answer.remark, f"the master, asked for {code.name},")
     return await asyncio.to_thread(decode, answer.body)
+
+
+async def _ask_timers(channel: Channel) -> TimerProgress | None:
+    """How far the master's timers are; None where it keeps none."""
+    try:
+        return await _ask(channel, RequestCode.GET_TIMER_CHECK_POINT, decode_progress)
+    except BrokerError:
+        return None
 
 
 def _offsets(data: bytes) -> StoredOffsets:

@@ -14,7 +14,7 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.errors import StoreCorrupt
+from cometmq.errors import ProtocolError, StoreCorrupt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,33 @@ class TimerProgress(NamedTuple):
     precision_ms: int | None = None
 
 
+def decode_progress(raw: bytes) -> TimerProgress:
+    """What the file, or a master's answer to GET_TIMER_CHECK_POINT, says.
+
+    Raises ProtocolError where it is too short.
+    """
+    if len(raw) < _APACHE.size:
+        raise ProtocolError(f"it has {len(raw)} bytes, less than {_APACHE.size}")
+    next_ms, log_end, own, master, *_ = _APACHE.unpack_from(raw)
+    progress = TimerProgress(next_ms, log_end, min(own, master) if master else own)
+    at = _APACHE.size + _MARK.size
+    if len(raw) < at + _CHECKSUM.size:
+        return progress
+    magic, scan_from, precision_ms = _MARK.unpack_from(raw, _APACHE.size)
+    if magic != _MAGIC or _CHECKSUM.unpack_from(raw, at)[0] != zlib.crc32(raw[:at]):
+        return progress
+    return progress._replace(scan_from=scan_from, precision_ms=precision_ms)
+
+
+def encode_progress(progress: TimerProgress, now_ms: int, counter: int) -> bytes:
+    """The bytes for `decode_progress`, Apache's 56 and our mark."""
+    assert progress.scan_from is not None, "a broker of ours knows where to look"
+    offset = progress.queue_offset
+    raw = _APACHE.pack(progress.next_ms, progress.log_end, offset, offset, 0, now_ms, counter)
+    raw += _MARK.pack(_MAGIC, progress.scan_from, progress.precision_ms or 0)
+    return raw + _CHECKSUM.pack(zlib.crc32(raw))
+
+
 class TimerCheckpoint:
     """The file. `write` blocks; from any thread, one at a time."""
 
@@ -53,27 +80,14 @@ class TimerCheckpoint:
     def read(self) -> TimerProgress | None:
         """What was written last; None: nothing ever was. StoreCorrupt: the file is damaged."""
         raw = self._files.read(self.path)
-        if raw is None:
-            return None
-        if len(raw) < _APACHE.size:
-            raise StoreCorrupt(f"{self.path} has {len(raw)} bytes, less than {_APACHE.size}")
-        next_ms, log_end, own, master, *_ = _APACHE.unpack_from(raw)
-        progress = TimerProgress(next_ms, log_end, min(own, master) if master else own)
-        at = _APACHE.size + _MARK.size
-        if len(raw) < at + _CHECKSUM.size:
-            return progress
-        magic, scan_from, precision_ms = _MARK.unpack_from(raw, _APACHE.size)
-        if magic != _MAGIC or _CHECKSUM.unpack_from(raw, at)[0] != zlib.crc32(raw[:at]):
-            return progress
-        return progress._replace(scan_from=scan_from, precision_ms=precision_ms)
+        try:
+            return None if raw is None else decode_progress(raw)
+        except ProtocolError as problem:
+            raise StoreCorrupt(f"{self.path} is damaged: {problem}") from None
 
     def write(self, progress: TimerProgress, now_ms: int, counter: int) -> None:
         """Replace the file, durably. OSError: the former one is kept."""
-        assert progress.scan_from is not None, "a broker of ours knows where to look"
-        offset = progress.queue_offset
-        raw = _APACHE.pack(progress.next_ms, progress.log_end, offset, offset, 0, now_ms, counter)
-        raw += _MARK.pack(_MAGIC, progress.scan_from, progress.precision_ms or 0)
-        raw += _CHECKSUM.pack(zlib.crc32(raw))
+        raw = encode_progress(progress, now_ms, counter)
         fresh = self.path.with_name(self.path.name + ".tmp")
         self._files.make_dir(self.path.parent)
         self._files.write(fresh, raw.ljust(FILE_BYTES, b"\0"))

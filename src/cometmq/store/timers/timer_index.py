@@ -34,6 +34,17 @@ _OPEN_FILES = 8
 _GONE = Slot(NOWHERE, NOWHERE, 0)
 
 
+class NewTimer(NamedTuple):
+    """A message of the timer topic."""
+
+    slot_ms: int
+    stored_ms: int
+    """From when on its slot counts as near or far: the same on a master and its slaves."""
+    message: tuple[int, int, int]
+    """Its place in the commit log, its size, the hash of its topic's name."""
+    is_recall: bool = False
+
+
 class TimerSnapshot(NamedTuple):
     """What one write makes durable."""
 
@@ -148,21 +159,24 @@ class TimerIndex:
         return 0 if slot is None else slot.timers
 
     def add(
-        self, slot_ms: int, message: tuple[int, int, int], now_ms: int, *, is_recall: bool
+        self, timer: NewTimer, now_ms: int, *, is_in_delivery: bool = False, is_slave: bool = False
     ) -> None:
         """File a message, or a recall, under its slot. OSError: the disk refused; nothing is filed.
 
-        `message`: its place in the commit log, its size, the hash of its topic's name.
+        One that is late goes into the first slot whose delivery has not begun: the first one, or
+        with `is_in_delivery` the next. With `is_slave` it is left out: a master has delivered it.
         """
         assert self.is_begun, "a record without a checkpoint would make the store unknown"
-        kind = KIND_TIMER | (KIND_RECALL if is_recall else 0)
-        rolled_ms = rolled_slot(slot_ms, now_ms, self._window_slots, self.precision_ms)
+        kind = KIND_TIMER | (KIND_RECALL if timer.is_recall else 0)
+        step, slot_ms = self.precision_ms, timer.slot_ms
+        rolled_ms = rolled_slot(slot_ms, timer.stored_ms, self._window_slots, step)
         if rolled_ms is not None:
             kind, slot_ms = kind | KIND_ROLL, rolled_ms
-        assert slot_ms >= self.next_ms, "a slot is filled before it is delivered"
+        if slot_ms < self.next_ms and is_slave:
+            return
+        slot_ms = max(slot_ms, self.next_ms + (step if is_in_delivery else 0))
         slot = self._wheel.slots.get(slot_ms, _GONE)
-        written_ms = now_ms // self.precision_ms * self.precision_ms
-        at = self.log.append(slot.last, kind, written_ms, slot_ms, message)
+        at = self.log.append(slot.last, kind, now_ms // step * step, slot_ms, timer.message)
         first = at if slot.first == NOWHERE else slot.first
         self._wheel.put(slot_ms, Slot(first, at, slot.timers + _weight(kind)))
         self.waiting += _weight(kind)
@@ -202,6 +216,23 @@ class TimerIndex:
         self.next_ms = slot_ms + self.precision_ms
         return slot
 
+    def pass_over(self, next_ms: int) -> None:
+        """Drop the slots before a time: a master has delivered them."""
+        for slot_ms in [slot_ms for slot_ms in self._wheel.slots if slot_ms < next_ms]:
+            self.waiting -= self._wheel.slots.pop(slot_ms).timers
+        self.next_ms = max(self.next_ms, next_ms)
+
+    def begin_at(self, next_ms: int) -> None:
+        """Let the first slot be one that is past: a slave begins where its master is."""
+        assert not self.is_begun, "what was delivered would be delivered again"
+        self.next_ms = next_ms // self.precision_ms * self.precision_ms
+
+    def progress(self, scan_from: int) -> TimerProgress:
+        """How far the timers are now, durable or not."""
+        return TimerProgress(
+            self.next_ms, self.log.end, self.queue_offset, scan_from, self.precision_ms
+        )
+
     def restore(self, slot_ms: int, slot: Slot) -> None:
         """A finished slot is to be delivered again."""
         self._wheel.slots[slot_ms] = slot
@@ -224,9 +255,7 @@ class TimerIndex:
         segments = self.log.pin(self._synced, self.log.end)
         changed, self._wheel.changed = self._wheel.changed, {}
         self._counter += 1
-        end, precision_ms = self.log.end, self.precision_ms
-        progress = TimerProgress(self.next_ms, end, self.queue_offset, scan_from, precision_ms)
-        return TimerSnapshot(progress, changed, segments, self._counter)
+        return TimerSnapshot(self.progress(scan_from), changed, segments, self._counter)
 
     def write(self, snapshot: TimerSnapshot, now_ms: int) -> None:
         """Make a snapshot durable; blocks, in a thread, one at a time. OSError: the disk failed."""
