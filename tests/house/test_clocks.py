@@ -23,6 +23,7 @@ WALL = {
     "broker/cluster/topics.py": STORED,
     "broker/delivery/delayed_messages.py": "the version of delayOffset.json",
     "broker/delivery/timer_messages.py": "the version of timercheck",
+    "broker/delivery/timer_requests.py": "the version of timercheck, as slaves get it",
     "broker/delivery/reply.py": STORED,
     "broker/delivery/send_back.py": STORED,
     "broker/groups/client_registry.py": SHOWN,
