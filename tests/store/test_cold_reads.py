@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from cometmq.store.log.commit_log import SMALL_BYTES
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.store.message_store import GetStatus
 from cometmq.store.property_filter import PropertyFilter
@@ -158,15 +159,19 @@ def test_every_read_of_a_context_reports_what_is_not_in_memory(run_scenario, dis
     run_scenario(scenario)
 
 
-@pytest.mark.parametrize(("body_bytes", "reads"), [(10, 1), (3000, 2)])
+@pytest.mark.parametrize(
+    ("size", "reads"), [(200, 1), (SMALL_BYTES, 1), (SMALL_BYTES + 1, 2), (4000, 2)]
+)
 def test_a_filter_by_properties_waits_for_no_disk_and_is_asked_once_they_are_in_memory(
-    run_scenario, disk, body_bytes, reads
+    run_scenario, disk, size, reads
 ):
     """Of a short record one read brings all; of a long one its head, then what is behind it."""
 
     async def scenario(harness):
         harness.open(read_threads=2)
-        await harness.put(bytes(body_bytes))
+        around = (await harness.put(b"", "U")).size
+        placed = await harness.put(bytes(size - around))
+        assert placed.size == size
         await harness.stop()
         store = harness.open()
         disk.is_asleep = True
