@@ -37,6 +37,7 @@ _COMMANDS = {
     "topic": _Command("topic_commands", "topic", "Look at topics, change, send and read them."),
     "group": _Command("group_commands", "group", "Look at consumer groups and move them."),
     "message": _Command("message_commands", "message", "Find single messages."),
+    "dlq": _Command("dlq_commands", "dlq", "Look at dead letters."),
     "cluster": _Command("cluster_command", "cluster", "What a cluster is made of."),
     "brokers": _Command("brokers_commands", "brokers", "Look at running brokers, change them."),
     "nameservers": _Command("nameserver_commands", "nameservers", "Settings of name servers."),

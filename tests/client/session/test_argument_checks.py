@@ -323,7 +323,7 @@ FREE = {
     MessageSelector.by_sql: (("a > 1",), {"condition": [None, 5, b"x"]}),
 }
 """What needs no client."""
-ASKED_WITHOUT = {"clusters", "groups", "producers", "name_server_config"}
+ASKED_WITHOUT = {"clusters", "groups", "producers", "name_server_config", "dead_letters"}
 COLOURS = [
     (Producer, AsyncProducer, PRODUCER, {"transaction", "start", "stop"}),
     (

@@ -22,7 +22,7 @@ from cometmq.client.session.argument_checks import (
 from cometmq.client.session.client_options import check_type
 from cometmq.errors import ClientError, MessageNotFound
 from cometmq.model.message import MessageExt
-from cometmq.model.topic import TRACE_TOPIC
+from cometmq.model.topic import DLQ_PREFIX, TRACE_TOPIC, is_dlq_topic
 from cometmq.wire.bodies.trace import decode_trace
 
 if TYPE_CHECKING:
@@ -166,6 +166,22 @@ class AsyncMessageAdmin(AsyncGroupAdmin):
         check_wait("block_s", block_s, 30.0)
         await self._require_queue(queue)
         return await self._reader().pull(queue, offset, max_count, block_s)
+
+    async def dead_letters(self) -> dict[str, int | None]:
+        """How many dead letters each group has, by group; groups that never had one are left out.
+
+        None where the topic %DLQ%group may not be read, as old brokers make it: then alter its
+        permission. `peek` shows them.
+        """
+        found: dict[str, int | None] = {}
+        for topic in await self.topics(with_system=True):
+            if is_dlq_topic(topic):
+                group = topic.removeprefix(DLQ_PREFIX)
+                found[group] = None
+                if await self._running().routes.subscribe_queues(topic):
+                    bounds = (await self.topic_stats(topic)).values()
+                    found[group] = sum(one.max_offset - one.min_offset for one in bounds)
+        return found
 
     async def message_trace(
         self, msg_id: str, *, trace_topic: str = TRACE_TOPIC

@@ -100,6 +100,14 @@ class MessageAdmin(GroupAdmin):
         """
         return self._bridge.call(self._inner.pull(queue, offset, max_count, block_s=block_s))
 
+    def dead_letters(self) -> dict[str, int | None]:
+        """How many dead letters each group has, by group; groups that never had one are left out.
+
+        None where the topic %DLQ%group may not be read, as old brokers make it: then alter its
+        permission. `peek` shows them.
+        """
+        return self._bridge.call(self._inner.dead_letters())
+
     def message_trace(self, msg_id: str, *, trace_topic: str = TRACE_TOPIC) -> list[TraceEvent]:
         """What producers and consumers with a trace recorded of a message, in order of time.
 

@@ -1,0 +1,90 @@
+"""The commands that look at dead letters: list, show.
+
+`cometmq pipeline deadletters` keeps them in a table, and `redrive` sends them again. Java: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.printed_columns import print_json, print_table
+from cometmq.cli.shared_options import json_option
+from cometmq.cli.shown_values import message_json, shown_body, shown_number, shown_time
+from cometmq.client.admin.nearest_name import nearest
+from cometmq.errors import GroupNotFound
+from cometmq.model.message import Property
+from cometmq.model.topic import dlq_topic_of
+
+if TYPE_CHECKING:
+    from cometmq.cli.cluster_access import ClusterAccess
+    from cometmq.client.admin.async_admin import AsyncAdmin
+    from cometmq.model.message import MessageExt
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters: messages that a group has given up."""
+
+
+@dlq.command("list")
+@cluster_options
+@json_option
+def list_groups(access: ClusterAccess, as_json: bool) -> None:
+    """List the groups that have a dead-letter topic, and how many letters lie there."""
+    found = access.ask(lambda admin: admin.dead_letters())
+    if as_json:
+        print_json([{"group": name, "letters": count} for name, count in found.items()])
+        return
+    print_table(
+        ("group", "letters"), [(name, shown_number(count)) for name, count in found.items()]
+    )
+
+
+@dlq.command()
+@click.argument("group")
+@click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option("--oldest", is_flag=True, help="The oldest instead of the newest.")
+@cluster_options
+@json_option
+def show(access: ClusterAccess, as_json: bool, group: str, count: int, oldest: bool) -> None:
+    """Show the newest dead letters of a GROUP: where each came from, and why it was given up.
+
+    CometMQ's clients write the reason; Java's do not.
+    """
+
+    async def work(admin: AsyncAdmin) -> list[MessageExt]:
+        known = await admin.dead_letters()
+        if group not in known:
+            raise GroupNotFound(f"the group {group} has no dead letters{nearest(group, known)}")
+        return await admin.peek(dlq_topic_of(group), count, oldest=oldest)
+
+    letters = access.ask(work)
+    if as_json:
+        print_json([{**message_json(one), **_facts(one)} for one in letters])
+        return
+    rows = [
+        (
+            shown_time(one.store_ms),
+            *(value or "-" for value in _facts(one).values()),
+            " ".join(one.keys) or "-",
+            shown_body(one.body),
+        )
+        for one in letters
+    ]
+    print_table(("since", "id", "from", "attempts", "reason", "keys", "body"), rows)
+
+
+def _facts(letter: MessageExt) -> dict[str, str | None]:
+    """What became of a letter, as far as somebody wrote it down."""
+    said = letter.properties
+    origin_id = said.get(Property.DLQ_ORIGIN_MESSAGE_ID) or said.get(Property.ORIGIN_MESSAGE_ID)
+    origin = said.get(Property.DLQ_ORIGIN_TOPIC) or said.get(Property.RETRY_TOPIC)
+    return {
+        "origin_msg_id": origin_id or letter.msg_id,
+        "origin_topic": origin,
+        "attempts": said.get(Property.DLQ_ATTEMPTS),
+        "reason": said.get(Property.DLQ_REASON),
+    }
