@@ -121,6 +121,7 @@ class Broker:
             self._global_order,
             lambda: self.address,
             packed_address(advertised_host(settings), settings.listen_port),
+            self._replication.is_following if settings.is_slave else None,
         )
         self._live = live = LiveSettings(settings, environment.store_settings, net, access)
         self._subscribe(live)

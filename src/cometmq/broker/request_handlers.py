@@ -28,6 +28,7 @@ from cometmq.broker.pulls.message_lookup import MessageLookupHandler
 from cometmq.broker.pulls.pull_check import PullCheck
 from cometmq.broker.pulls.pull_handler import PullHandler
 from cometmq.broker.pulls.pull_reader import PullReader
+from cometmq.broker.pulls.read_adviser import ReadAdviser
 from cometmq.broker.sends.batch_writer import BatchWriter
 from cometmq.broker.sends.message_preparation import MessagePreparer
 from cometmq.broker.sends.send_check import SendCheck
@@ -63,9 +64,15 @@ class BrokerHandlers:
         global_order: GlobalOrderCheck,
         address: Callable[[], str],
         store_host: bytes,
+        is_master_followed: Callable[[], bool] | None = None,
     ) -> None:
-        """`address()` is where clients reach the broker; `store_host` is the same in a record."""
+        """`address()` is where clients reach the broker; `store_host` is the same in a record.
+
+        `is_master_followed`: whether a slave copies its master now; None on a master.
+        """
         self._environment = environment
+        self._is_master_followed = is_master_followed
+        self._fresh_bytes = ram_bytes() * environment.store_settings.memory_percent // 100
         self._store = store
         self._state = state
         self._registration = registration
@@ -77,17 +84,7 @@ class BrokerHandlers:
         self._unequal = UnequalMembers(
             state.clients, state.held_pulls, environment.clock.monotonic_ms
         )
-        self._heartbeat = HeartbeatHandler(
-            state.clients,
-            state.topics,
-            state.groups,
-            state.filters,
-            state.locks,
-            self._unequal,
-            state.stats,
-            environment.settings,
-            environment.clock.monotonic_ms,
-        )
+        self._heartbeat = self._make_heartbeat()
         self._send_back = self._make_send_back()
         self._reply = ReplyHandler(
             store,
@@ -131,9 +128,8 @@ class BrokerHandlers:
     def endpoints(self) -> list[Endpoint]:
         """All requests that these handlers answer."""
         environment, state, store = self._environment, self._state, self._store
-        fresh_bytes = ram_bytes() * environment.store_settings.memory_percent // 100
         offset_requests = OffsetRequestHandler(
-            store, state.topics, state.groups, state.offsets, fresh_bytes
+            store, state.topics, state.groups, state.offsets, self._fresh_bytes
         )
         return [
             *self.send.endpoints(),
@@ -189,8 +185,12 @@ class BrokerHandlers:
         check = PullCheck(state.topics, state.groups, state.clients, state.filters, settings)
         reader = PullReader(self._store)
         monotonic_ms = self._environment.clock.monotonic_ms
+        advice = None
+        if settings.is_slave or settings.slave_read_enable:
+            followed = self._is_master_followed
+            advice = ReadAdviser(self._store, self._fresh_bytes, settings.broker_id, followed)
         return PullHandler(
-            check, reader, state.offsets, state.held_pulls, state.stats, monotonic_ms
+            check, reader, state.offsets, state.held_pulls, state.stats, monotonic_ms, advice
         )
 
     def _make_fast_path(self) -> FastPaths:
@@ -213,6 +213,20 @@ class BrokerHandlers:
         if admission is not None:
             admission.on_change.append(made.forget)
         return made
+
+    def _make_heartbeat(self) -> HeartbeatHandler:
+        state, environment = self._state, self._environment
+        return HeartbeatHandler(
+            state.clients,
+            state.topics,
+            state.groups,
+            state.filters,
+            state.locks,
+            self._unequal,
+            state.stats,
+            environment.settings,
+            environment.clock.monotonic_ms,
+        )
 
     def _make_send_back(self) -> SendBackHandler:
         state = self._state

@@ -193,6 +193,10 @@ class BrokerSettings:
         java="haMaxGapNotInSync",
         note="bytes that a slave lacks above which it is shown as not in sync",
     )
+    slave_read_enable: bool = setting(
+        default=False,
+        note="send readers far behind to the broker id whichBrokerWhenConsumeSlowly of their group",
+    )
     ha_flow_control_enable: bool = setting(default=False, note="send each slave so much at most:")
     max_ha_transfer_bytes_per_second: int = setting(
         100 * 1024 * 1024, java="maxHaTransferByteInSecond", note="bytes a second, for one slave"

@@ -36,7 +36,7 @@ _HONOURED = """
     orderMessageEnable recallMessageEnable regionId registerBrokerTimeoutMills
     registerNameServerPeriod rejectTransactionMessage returnOrderTopicConfigToBroker
     scanNotActiveBrokerInterval serverChannelMaxIdleTimeSeconds serverSocketBacklog
-    shortPollingTimeMills slaveTimeout storePathCommitLog storePathRootDir
+    shortPollingTimeMills slaveReadEnable slaveTimeout storePathCommitLog storePathRootDir
     storeReplyMessageEnable supportActingMaster syncFlushTimeout timerCongestNumEachSlot
     timerFlushIntervalMs timerMaxDelaySec timerPrecisionMs timerRollWindowSlot timerWheelEnable
     traceTopicEnable transactionCheckInterval transactionCheckMax transactionTimeOut
@@ -99,8 +99,8 @@ _NO_EFFECT: dict[str, str] = {
     "a broker serves as soon as it has registered": """
         disappearTimeAfterStart
     """,
-    "a slave always corrects offsets, and slaves are not suggested to readers yet": """
-        offsetCheckInSlave slaveReadEnable
+    "a slave corrects no reader's offset: its master does": """
+        offsetCheckInSlave
     """,
     "there is no controller": """
         brokerElectionPriority checkSyncStateSetPeriod controllerAddr controllerDLegerGroup

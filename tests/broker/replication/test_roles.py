@@ -4,79 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.commands import Harness, records
+from broker.commands import records
 from broker.harness import SMALL_STORE, new_broker, new_disk, run, stored_table
+from broker.replication.broker_pair import SLAVE, SYNC, commit, end_of, pair, until
 from cometmq.broker.replication.metadata_copy import Commit, own_commits
 from cometmq.broker.replication.slave_refusals import SLAVE_REFUSALS
 from cometmq.errors import SettingsError
-from cometmq.namesrv.app import NameServer
 from cometmq.settings.broker import BrokerSettings
-from cometmq.settings.namesrv import NamesrvSettings
-from cometmq.testing.sim_loop import LoopClock
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from broker.commands import Client
     from cometmq.broker.app import Broker
-
-SYNC = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout_ms": 1_000}
-SLAVE: dict[str, Any] = {"broker_role": "SLAVE", "broker_id": 1}
-
-
-class Pair:
-    """A name server, and the brokers that were started at it."""
-
-    def __init__(self, namesrv: str, stack: AsyncExitStack) -> None:
-        self.namesrv = namesrv
-        self._stack = stack
-
-    async def start(self, **settings: Any) -> Harness:
-        """One more broker; it stops with the pair, or by `broker.stop`."""
-        broker = new_broker(namesrv_addr=self.namesrv, **settings)
-        await broker.start()
-        self._stack.push_async_callback(broker.stop)
-        harness = Harness(broker)
-        self._stack.callback(harness.close_clients)
-        return harness
-
-    async def both(self, **settings: Any) -> tuple[Harness, Harness]:
-        master, slave = await self.start(**settings), await self.start(**SLAVE)
-        await until(lambda: end_of(slave) == end_of(master) > 0 or not end_of(master))
-        return master, slave
-
-
-@asynccontextmanager
-async def pair() -> AsyncIterator[Pair]:
-    async with AsyncExitStack() as stack:
-        namesrv = NameServer.open(NamesrvSettings(listen_port=0), clock=LoopClock())
-        await namesrv.start()
-        stack.push_async_callback(namesrv.stop)
-        yield Pair(f"127.0.0.1:{namesrv.port}", stack)
-
-
-def end_of(harness: Harness) -> int:
-    return harness.broker.store.max_phy_offset
-
-
-async def commit(client: Client, offset: int, **more: str) -> None:
-    await client.pull("T")  # the first use makes the group
-    assert (await client.commit(offset, **more)).code == ResponseCode.SUCCESS
-
-
-async def until(is_true: Callable[[], bool], limit_s: float = 120) -> None:
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + limit_s
-    while not is_true():
-        assert loop.time() < until_s, "it did not come true"
-        await asyncio.sleep(0.05)
 
 
 def test_a_slave_answers_what_its_master_would() -> None:

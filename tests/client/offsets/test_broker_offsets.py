@@ -25,7 +25,7 @@ class ApacheOffsets:
 
     def __init__(self) -> None:
         self.tables: dict[str, dict[int, int]] = {}
-        self.routes = SimpleNamespace(master_addr=lambda _broker: "addr")
+        self.routes = SimpleNamespace(read_addr=lambda _broker, _id: "addr")
         self.at_once = self.at_once_max = 0
         self.failures = 0
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cometmq.broker.pulls.pull_check import PullCheck, ReadPlan
     from cometmq.broker.pulls.pull_long_polling import HeldPulls
     from cometmq.broker.pulls.pull_reader import PullReader
+    from cometmq.broker.pulls.read_adviser import ReadAdviser
     from cometmq.net.connection import Connection
     from cometmq.net.handler import Answer, HandlerResult, TwoPartFrame
     from cometmq.settings.broker import BrokerSettings
@@ -57,7 +58,11 @@ class PullHandler:
         held_pulls: HeldPulls,
         stats: BrokerStats,
         monotonic_ms: Callable[[], int],
+        advice: ReadAdviser | None = None,
     ) -> None:
+        """`advice`: where readers should go on; None: they stay at this master."""
+        self._advice = advice
+        self._code = response_code if advice is None else advice.code
         self._check = check
         self._reader = reader
         self._offsets = offsets
@@ -148,6 +153,9 @@ class PullHandler:
         spent_ms = self._monotonic_ms() - begun_ms
         self._stats.count_get(group, topic, queue_id, count, len(body), spent_ms)
         offsets.note_pull(group, topic, queue_id, next_offset)
+        if self._advice is not None:
+            code, got, suggested_id = self._advice.answer(header, plan.group, got)
+            return encode_read(opaque, code, plan, got, suggested_id)
         return encode_read(opaque, 0, plan, got)
 
     async def _answer_parsed(
@@ -218,7 +226,7 @@ class PullHandler:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         if (
             header.sys_flag & bits.SUSPEND
-            and response_code(got, header.queue_offset) == _PULL_NOT_FOUND
+            and self._code(got, header.queue_offset) == _PULL_NOT_FOUND
             and not self._offsets.has_reset(group, topic, queue_id)
         ):
             self._stats.empty_pulls.count += 1
@@ -254,5 +262,8 @@ class PullHandler:
         else:
             self._stats.empty_pulls.count += 1
         self._offsets.note_pull(group, topic, queue_id, got.next_offset)
+        if self._advice is not None:
+            code, got, suggested_id = self._advice.answer(header, plan.group, got)
+            return encode_read(opaque, code, plan, got, suggested_id)
         code = response_code(got, header.queue_offset)
         return encode_read(opaque, code, plan, got)

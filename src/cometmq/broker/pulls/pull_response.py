@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.broker.pulls.pull_check import PullForbidden
 from cometmq.broker.requests.status_codes import GET_STATUS_CODES
+from cometmq.model.route import MASTER_ID
 from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.net.handler import Reply, TwoPartFrame
 from cometmq.store.get_result import GetStatus
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _HEADER = (
     b'{"code":%%d,"extFields":{"groupSysFlag":"%%d","maxOffset":"%%d","minOffset":"%%d",'
-    b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"0","topicSysFlag":"%%d"},"flag":1,'
+    b'"nextBeginOffset":"%%d","suggestWhichBrokerId":"%%d","topicSysFlag":"%%d"},"flag":1,'
     b'"language":"PYTHON","opaque":%%b,"remark":"%%b","serializeTypeCurrentRPC":"JSON",'
     b'"version":%d}' % VERSION
 )
@@ -39,8 +40,13 @@ def response_code(got: GetResult, queue_offset: int) -> ResponseCode:
     return GET_STATUS_CODES[got.status]
 
 
-def encode_read(opaque: bytes, code: int, plan: ReadPlan, got: GetResult) -> bytes | TwoPartFrame:
-    """A whole frame with the result of a read; the opaque in digits."""
+def encode_read(
+    opaque: bytes, code: int, plan: ReadPlan, got: GetResult, suggested_id: int = MASTER_ID
+) -> bytes | TwoPartFrame:
+    """A whole frame with the result of a read; the opaque in digits.
+
+    `suggested_id`: the id of the broker of this name that the reader should ask next.
+    """
     topic, group, _ = plan
     status, next_offset, min_offset, max_offset, body, _ = got
     header = _HEADER % (
@@ -49,6 +55,7 @@ def encode_read(opaque: bytes, code: int, plan: ReadPlan, got: GetResult) -> byt
         max_offset,
         min_offset,
         next_offset,
+        suggested_id,
         topic.topic_sys_flag,
         opaque,
         _REMARKS[status],
@@ -66,6 +73,7 @@ def encode_reset(opaque: bytes, plan: ReadPlan, got: GetResult, next_offset: int
         got.max_offset,
         got.min_offset,
         next_offset,
+        MASTER_ID,
         plan.topic.topic_sys_flag,
         opaque,
         b"OFFSET_RESET",

@@ -50,8 +50,7 @@ class ReplicationClient:
         self._logged = ""
         self.address = settings.ha_master_address
         """The master's haListenPort, "host:port"; empty: not known yet."""
-        self.problem = "the master's address is not known yet"
-        """Why nothing is copied now; empty while it is."""
+        self._problem = "the master's address is not known yet"
         self.is_different = False
         """Whether the log holds other bytes than the master's: the slave must be rebuilt."""
         self.on_need: Callable[[], None] = _no_need
@@ -61,6 +60,19 @@ class ReplicationClient:
     def connection(self) -> MasterConnection | None:
         """The connection to the master, where there is one."""
         return self._connection
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the master's log is copied now: all that this log has was found equal."""
+        if self._connection is None:
+            return False
+        follower = self._connection.follower
+        return follower.master_end >= 0 and not follower.is_comparing
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is copied now; empty while it is."""
+        return "" if self.is_following else self._problem
 
     def follow(self, address: str) -> None:
         """Follow the master there from now on; the same address changes nothing."""
@@ -133,19 +145,18 @@ class ReplicationClient:
             await asyncio.wait([ended], timeout=self._heartbeat_s / _LOOKS)
             if not ended.done():
                 connection.look(self._heartbeat_s, self._silence_s)
-                if not connection.follower.is_comparing and connection.follower.master_end >= 0:
-                    self._note(None, is_following=True)
+                self._note_following()
         return ended.result()
 
-    def _note(self, problem: Exception | None, *, is_following: bool = False) -> None:
-        if is_following:
-            self.problem = ""
-            if self._logged != "following":
-                self._logged = "following"
-                log.info("copying the log of the master at %s", self.address)
-            return
-        self.problem = str(problem or "the master closed the connection") or repr(problem)
-        text = f"{self.address} {self.problem}"
+    def _note_following(self) -> None:
+        if self.is_following and self._logged != "following":
+            self._logged = "following"
+            self._problem = "the connection has just ended"
+            log.info("copying the log of the master at %s", self.address)
+
+    def _note(self, problem: Exception | None) -> None:
+        self._problem = str(problem or "the master closed the connection") or repr(problem)
+        text = f"{self.address} {self._problem}"
         if text != self._logged and self.address:
             self._logged = text
             if self.is_different:

@@ -49,6 +49,10 @@ class MasterRole:
         self.port = 0
         """The port that slaves connect to, once started; 0: none could be had."""
 
+    def is_following(self) -> bool:
+        """A master follows nobody."""
+        return False
+
     async def start(self) -> None:
         """Listen for slaves, and from now on wait for them.
 
@@ -102,6 +106,10 @@ class SlaveRole:
         self.client.on_need = registration.topics_changed
         self.metadata = MetadataCopy(pool, store, state)
         registration.on_master = self._master_is
+
+    def is_following(self) -> bool:
+        """Whether the master's log is being copied now."""
+        return self.client.is_following
 
     async def start(self) -> None:
         """Follow the master as soon as it is known."""

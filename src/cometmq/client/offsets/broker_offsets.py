@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError
+from cometmq.model.route import MASTER_ID
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.offset import (
@@ -58,7 +59,9 @@ class BrokerOffsets:
             set_zero_if_not_found=set_zero_if_not_found,
         )
         try:
-            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+            # from a slave while there is no master; where a queue begins only a master knows
+            addr = self._session.routes.read_addr(queue.broker_name, MASTER_ID)
+            return await self._ask_at(addr, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except BrokerError as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -82,7 +85,7 @@ class BrokerOffsets:
 
     def commit_oneway(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Commit an offset without a response, if there is a connection. Raises RemotingError."""
-        addr = self._session.routes.master_addr(queue.broker_name)
+        addr = self._session.routes.read_addr(queue.broker_name, MASTER_ID)
         if channel := self._session.pool.open_channel(addr):
             channel.oneway(_commit_command(group, queue, offset, oneway=True))
 
@@ -111,12 +114,14 @@ class BrokerOffsets:
         return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        addr = self._session.routes.master_addr(queue.broker_name)
+        addr = self._session.routes.read_addr(queue.broker_name, MASTER_ID)
         command = _commit_command(group, queue, offset, oneway=False)
         await self._session.call_checked(addr, command, self._timeout_s)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        addr = self._session.routes.master_addr(queue.broker_name)
+        return await self._ask_at(self._session.routes.master_addr(queue.broker_name), code, header)
+
+    async def _ask_at(self, addr: str, code: RequestCode, header: Header) -> int:
         command = request(code, 0, header)
         answer = await self._session.call_checked(addr, command, self._timeout_s)
         return OffsetResponseHeader.decode(answer.ext).offset
