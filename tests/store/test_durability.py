@@ -22,7 +22,7 @@ class LateCondition:
     def __init__(self) -> None:
         self.asked: list[tuple[int, Callable[[PutStatus], None]]] = []
 
-    def wait_for(self, log_end: int, callback: Callable[[PutStatus], None]) -> None:
+    def wait_for(self, log_begin: int, log_end: int, callback: Callable[[PutStatus], None]) -> None:
         self.asked.append((log_end, callback))
 
     def answer(self, status: PutStatus = PutStatus.PUT_OK) -> None:
@@ -143,7 +143,7 @@ class FailingCondition:
     def __init__(self, *, answers: bool = False) -> None:
         self._answers = answers
 
-    def wait_for(self, log_end: int, callback: Callable[[PutStatus], None]) -> None:
+    def wait_for(self, log_begin: int, log_end: int, callback: Callable[[PutStatus], None]) -> None:
         if self._answers:
             callback(PutStatus.FLUSH_SLAVE_TIMEOUT)
         raise OSError(5, "the replica cannot be reached")

@@ -1,7 +1,7 @@
 """Conditions that a message must meet, beside the local flush, before its sender has a response.
 
-A condition gets the byte up to which the log was written, and calls back when that much is as safe
-as it promises: on so many replicas, say. All conditions are asked at the moment of the write, and
+A condition gets the bytes of the log that were written, and calls back when these are as safe as it
+promises: on so many replicas, say. All conditions are asked at the moment of the write, and
 run beside the local flush. A store without conditions does nothing here.
 Invariant: each callback is called once, after every condition and the local flush have answered.
 Java: CommitLog.handleDiskFlushAndHA, GroupTransferService.
@@ -34,8 +34,8 @@ _SEVERITY = {
 class DurabilityCondition(Protocol):
     """What a message may have to wait for. Used on the store's loop."""
 
-    def wait_for(self, log_end: int, callback: DurableCallback) -> None:
-        """Call `callback` once, now or later, on the loop: bytes below `log_end` meet it, or not.
+    def wait_for(self, log_begin: int, log_end: int, callback: DurableCallback) -> None:
+        """Call `callback` once, now or later, on the loop: these bytes meet it, or not.
 
         PUT_OK when they do; FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE when the message is kept and
         the condition was not met in time. The condition sees to it that a time runs out. One that
@@ -71,19 +71,23 @@ class DurabilityConditions:
         for notify in self.on_change:
             notify()
 
-    def begin(self, log_end: int, callbacks: list[DurableCallback]) -> DurableCallback:
+    def begin(
+        self, log_begin: int, log_end: int, callbacks: list[DurableCallback]
+    ) -> DurableCallback:
         """Ask all conditions about what was written; returns what the local flush must call."""
         conditions = self.active
         wait = _Wait(callbacks, 1 + len(conditions))
-        failed = [each for each in conditions if not self._ask(each, log_end, wait)]
+        failed = [each for each in conditions if not self._ask(each, log_begin, log_end, wait)]
         self._is_failing = bool(failed)
         return wait.end_one
 
-    def _ask(self, condition: DurabilityCondition, log_end: int, wait: _Wait) -> bool:
+    def _ask(
+        self, condition: DurabilityCondition, log_begin: int, log_end: int, wait: _Wait
+    ) -> bool:
         """Ask one condition; where it raises, it is not met. Say whether it did not raise."""
         answer = _Answer(wait)
         try:
-            condition.wait_for(log_end, answer)
+            condition.wait_for(log_begin, log_end, answer)
         except Exception:  # of whoever adds a condition: the batch must be answered
             if not self._is_failing:
                 log.exception(

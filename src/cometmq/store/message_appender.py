@@ -264,6 +264,7 @@ class MessageAppender:
         batch.entries, self._callbacks = [], []
         if conditional:
             self._conditional_callbacks = []
+        log_begin = self._log.written
         try:
             self._log.write()
         except OSError as problem:
@@ -271,7 +272,7 @@ class MessageAppender:
             return
         if conditional:
             # Asked now, before the flush: replicas work while the disk does.
-            callbacks.append(self._conditions.begin(self._log.written, conditional))
+            callbacks.append(self._conditions.begin(log_begin, self._log.written, conditional))
         if self._is_write_failing and entries:
             self._is_write_failing = False
             log.warning("the log %s is written again", self._log.directory)

@@ -222,6 +222,11 @@ class MessageStore:
         return self._log.flushed if self.is_sync else self._log.written
 
     @property
+    def is_log_empty(self) -> bool:
+        """Whether the log has no file: nothing was ever written, or all of it is gone."""
+        return self._log.is_empty
+
+    @property
     def log_file_bytes(self) -> int:
         """How large each file of the log is."""
         return self._log.file_bytes

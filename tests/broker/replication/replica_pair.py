@@ -77,6 +77,8 @@ class Node:
     def log(self) -> bytes:
         """All bytes that a reader may have, from the first on."""
         store, found, at = self.store, b"", self.store.min_phy_offset
+        if store.is_log_empty:
+            return b""
         while data := store.read_raw(at, 1 << 20):
             found, at = found + data, at + len(data)
         return found

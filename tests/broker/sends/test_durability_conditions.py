@@ -24,7 +24,7 @@ class LateCondition:
     def __init__(self) -> None:
         self.asked: list[Callable[[PutStatus], None]] = []
 
-    def wait_for(self, log_end: int, callback: Callable[[PutStatus], None]) -> None:
+    def wait_for(self, log_begin: int, log_end: int, callback: Callable[[PutStatus], None]) -> None:
         self.asked.append(callback)
 
     def answer(self, status: PutStatus) -> None:

@@ -1,9 +1,10 @@
 """The durability condition of a SYNC_MASTER: so many slaves have a message, or their time is up.
 
 Owns what waits for slaves, in the order of the log. Refuses to know connections: it hears of what
-slaves have acknowledged. Invariants: each callback is called once; one that waits longer than
-`timeout_s` gets FLUSH_SLAVE_TIMEOUT, whether or not there is any slave.
-Java: GroupTransferService.
+slaves have. A slave that began in the middle of the log says nothing of what lies before: Apache's
+masters count it there, and answer OK to what no slave has. Invariants: each callback is called
+once; one that waits longer than `timeout_s` gets FLUSH_SLAVE_TIMEOUT, whether or not there is any
+slave. Java: GroupTransferService.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
 
 
 class _Waiting(NamedTuple):
+    log_begin: int
     log_end: int
     until_s: float
     callback: DurableCallback
 
 
-def quorum_end(acknowledged: Iterable[int], slaves_needed: int) -> int:
-    """The byte up to which so many slaves have the log; -1 where there are too few of them."""
-    assert slaves_needed > 0
-    best = sorted(acknowledged, reverse=True)
-    return best[slaves_needed - 1] if len(best) >= slaves_needed else -1
+class SlaveRange(NamedTuple):
+    """The bytes of the log that a slave has for certain."""
+
+    begin: int
+    end: int
 
 
 class ReplicaQuorum:
@@ -43,7 +45,7 @@ class ReplicaQuorum:
         self._timeout_s = timeout_s
         self._waiting: deque[_Waiting] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._end = -1
+        self._slaves: tuple[SlaveRange, ...] = ()
         self.timeouts = 0
         """Batches of messages that slaves did not acknowledge in time."""
 
@@ -51,23 +53,34 @@ class ReplicaQuorum:
         """For the log of a condition that failed."""
         return f"ReplicaQuorum(slaves_needed={self.slaves_needed})"
 
-    def wait_for(self, log_end: int, callback: DurableCallback) -> None:
-        """Call back once enough slaves have the log up to there, or with FLUSH_SLAVE_TIMEOUT."""
-        if log_end <= self._end:
+    def wait_for(self, log_begin: int, log_end: int, callback: DurableCallback) -> None:
+        """Call back once enough slaves have these bytes, or with FLUSH_SLAVE_TIMEOUT."""
+        if self._is_covered(log_begin, log_end):
             callback(PutStatus.PUT_OK)
             return
         assert not self._waiting or self._waiting[-1].log_end <= log_end
         loop = asyncio.get_running_loop()
-        self._waiting.append(_Waiting(log_end, loop.time() + self._timeout_s, callback))
+        until_s = loop.time() + self._timeout_s
+        self._waiting.append(_Waiting(log_begin, log_end, until_s, callback))
         if self._timer is None:
             self._timer = loop.call_later(self._timeout_s, self._time_out)
 
-    def acknowledged(self, ends: Iterable[int]) -> None:
-        """Slaves have the log up to these bytes; call after every report and lost connection."""
-        self._end = end = quorum_end(ends, self.slaves_needed)
-        waiting = self._waiting
-        while waiting and waiting[0].log_end <= end:
-            waiting.popleft().callback(PutStatus.PUT_OK)
+    def acknowledged(self, slaves: Iterable[SlaveRange]) -> None:
+        """Connected slaves have so much; call after every report and lost connection."""
+        self._slaves = tuple(slaves)
+        best = max((slave.end for slave in self._slaves), default=-1)
+        waiting, passed = self._waiting, list[_Waiting]()
+        while waiting and waiting[0].log_end <= best:
+            first = waiting.popleft()
+            if self._is_covered(first.log_begin, first.log_end):
+                first.callback(PutStatus.PUT_OK)
+            else:
+                passed.append(first)
+        waiting.extendleft(reversed(passed))
+
+    def _is_covered(self, log_begin: int, log_end: int) -> bool:
+        having = [each for each in self._slaves if each.begin <= log_begin and log_end <= each.end]
+        return len(having) >= self.slaves_needed
 
     def close(self) -> None:
         """Answer all that waits: this broker stops."""

@@ -136,6 +136,8 @@ class ReplicationClient:
             raise StoreError(f"this broker's disk does not keep up ({status.name})")
         end = store.readable_phy_offset
         start = compared_from(store.min_phy_offset, end, store.log_file_bytes)
+        if store.is_log_empty:  # the disk lost its files; it goes on behind them
+            start = end
         own_end = await store.cold_reader.run(lambda context: context.read_raw(start, end - start))
         return LogFollower(own_end, end, store.append_raw)
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from cometmq.broker.replication.replica_quorum import SlaveRange
 from cometmq.broker.replication.slave_connection import SlaveConnection
 from cometmq.broker.replication.slave_feed import FeedLimits, LogRange
 from cometmq.errors import SettingsError
@@ -113,7 +114,10 @@ class ReplicationServer:
     def acknowledge(self) -> None:
         """A slave has said how far it is."""
         if self._quorum is not None:
-            self._quorum.acknowledged(slave.feed.acknowledged for slave in self.slaves)
+            self._quorum.acknowledged(
+                SlaveRange(slave.feed.first_offset, slave.feed.acknowledged)
+                for slave in self.slaves
+            )
 
     def _wake(self) -> None:
         for slave in self.slaves:

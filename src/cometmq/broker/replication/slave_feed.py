@@ -49,6 +49,8 @@ class SlaveFeed:
         """Where the slave's log ends, as it says; -1 before the first report."""
         self.asked_for = _NEVER
         """The slave's first report."""
+        self.first_offset = _NEVER
+        """Where the first transfer began: bytes before it may be missing at the slave."""
         self.sent_bytes = 0
         """Bytes of the log sent so far."""
         self.bytes_per_second = 0
@@ -88,7 +90,7 @@ class SlaveFeed:
             )
         self.asked_for = wanted
         start = log.end - log.end % log.file_bytes
-        self.next_offset = wanted or max(start, log.first)
+        self.next_offset = self.first_offset = wanted or max(start, log.first)
 
     def length(self, log_end: int, now_s: float) -> int:
         """How many bytes may be sent now; 0: none."""
