@@ -109,9 +109,9 @@ class Broker:
             self._pool, lambda: self._registration.name_servers, settings.broker_name
         )
         self._replication: MasterRole | SlaveRole = (
-            SlaveRole(store, state, settings, self._pool, self._registration)
+            SlaveRole(store, state, settings, self._pool, self._registration, tls)
             if settings.is_slave
-            else MasterRole(store, settings, self._registration)
+            else MasterRole(store, settings, self._registration, tls)
         )
         self._handlers = BrokerHandlers(
             environment,

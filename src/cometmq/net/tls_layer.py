@@ -51,7 +51,7 @@ class InnerProtocol(Protocol):
         """Bytes have come."""
         ...
 
-    def eof_received(self) -> None:
+    def eof_received(self) -> bool | None:
         """The client has ended the connection."""
         ...
 

@@ -24,6 +24,7 @@ from cometmq.store.put_result import PutStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cometmq.net.tls_contexts import TlsContexts
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
 
@@ -41,8 +42,12 @@ _LOOKS = 5
 class ReplicationClient:
     """Follows one master at a time. Belongs to the store's loop."""
 
-    def __init__(self, store: MessageStore, settings: BrokerSettings) -> None:
+    def __init__(
+        self, store: MessageStore, settings: BrokerSettings, tls: TlsContexts | None = None
+    ) -> None:
+        """`tls` says whether the connection to the master is encrypted; None: it is not."""
         self._store = store
+        self._tls = tls
         self._heartbeat_s = settings.ha_send_heartbeat_interval_ms / 1000
         self._silence_s = settings.ha_housekeeping_interval_ms / 1000
         self._wake = asyncio.Event()
@@ -112,9 +117,10 @@ class ReplicationClient:
             follower = await self._new_follower()
             host, port = split_address(self.address)
             loop = asyncio.get_running_loop()
+            context = self._tls.client if self._tls else None
             async with asyncio.timeout(CONNECT_S):
                 _, connection = await loop.create_connection(
-                    lambda: MasterConnection(self._store, follower), host, port
+                    lambda: MasterConnection(self._store, follower), host, port, ssl=context
                 )
         except (CometError, OSError, TimeoutError) as problem:
             return problem

@@ -15,10 +15,15 @@ from cometmq.broker.replication.replica_quorum import SlaveRange
 from cometmq.broker.replication.slave_connection import SlaveConnection
 from cometmq.broker.replication.slave_feed import FeedLimits, LogRange
 from cometmq.errors import SettingsError
+from cometmq.net.iteration_budget import IterationBudget
 from cometmq.net.rate_limited_log import RateLimitedLog
+from cometmq.net.tls_layer import TlsLayer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cometmq.broker.replication.replica_quorum import ReplicaQuorum
+    from cometmq.net.tls_contexts import TlsContexts
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
 
@@ -38,8 +43,13 @@ class ReplicationServer:
         store: MessageStore,
         settings: BrokerSettings,
         quorum: ReplicaQuorum | None,
+        tls: TlsContexts | None = None,
     ) -> None:
-        """`quorum` hears of what slaves acknowledge; None: nobody waits for them."""
+        """`quorum` hears of what slaves acknowledge; None: nobody waits for them.
+
+        `tls` says whether slaves may, or must, encrypt; None: they do not.
+        """
+        self._tls = tls if tls is not None and tls.server is not None else None
         self._store = store
         self._quorum = quorum
         self._listener: asyncio.Server | None = None
@@ -68,7 +78,7 @@ class ReplicationServer:
         """
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(lambda: SlaveConnection(self), host, port)
+            self._listener = await loop.create_server(self._protocol_maker(), host, port)
         except OSError as problem:
             raise SettingsError(
                 f"the broker cannot listen for slaves at {host}:{port}: {problem}; "
@@ -77,6 +87,14 @@ class ReplicationServer:
         self._store.on_log_end.append(self._wake)
         self._look()
         return int(self._listener.sockets[0].getsockname()[1])
+
+    def _protocol_maker(self) -> Callable[[], asyncio.Protocol]:
+        """What makes the protocol of each slave that connects."""
+        if (tls := self._tls) is None:
+            return lambda: SlaveConnection(self)
+        loop = asyncio.get_running_loop()
+        budget = IterationBudget(loop.call_soon, loop.time)
+        return lambda: TlsLayer(SlaveConnection(self), tls, budget, self.warnings)
 
     async def stop(self) -> None:
         """Accept nobody any more and close all connections; what was written still leaves."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cometmq.broker.broker_state import BrokerState
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.net.channel_pool import ChannelPool
+    from cometmq.net.tls_contexts import TlsContexts
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.headers.namesrv import RegisterBrokerResponseHeader
@@ -34,7 +35,11 @@ class MasterRole:
     """Feeds slaves; a SYNC_MASTER also waits for them. Belongs to the broker's loop."""
 
     def __init__(
-        self, store: MessageStore, settings: BrokerSettings, registration: NamesrvRegistration
+        self,
+        store: MessageStore,
+        settings: BrokerSettings,
+        registration: NamesrvRegistration,
+        tls: TlsContexts,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -45,7 +50,7 @@ class MasterRole:
             self.quorum = ReplicaQuorum(
                 settings.in_sync_replicas - 1, settings.slave_timeout_ms / 1000
             )
-        self.server = ReplicationServer(store, settings, self.quorum)
+        self.server = ReplicationServer(store, settings, self.quorum, tls)
         self.port = 0
         """The port that slaves connect to, once started; 0: none could be had."""
 
@@ -97,12 +102,13 @@ class SlaveRole:
         settings: BrokerSettings,
         pool: ChannelPool,
         registration: NamesrvRegistration,
+        tls: TlsContexts,
     ) -> None:
         self._has_fixed_address = bool(settings.ha_master_address)
         self._registration = registration
         self._background = BackgroundTasks("replication")
         store.is_slave = True
-        self.client = ReplicationClient(store, settings)
+        self.client = ReplicationClient(store, settings, tls)
         self.client.on_need = registration.topics_changed
         self.metadata = MetadataCopy(pool, store, state)
         registration.on_master = self._master_is

@@ -77,8 +77,13 @@ class SlaveConnection(asyncio.Protocol):
         if not self._owner.accept(self):
             self.end("this master has as many slaves as it takes")
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def use_transport(self, transport: asyncio.Transport) -> None:
+        """Write to another transport from now on: the slave does not speak TLS."""
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
         """Feed it no more."""
+        del exc
         if self._later is not None:
             self._later.cancel()
         self._owner.forget(self)

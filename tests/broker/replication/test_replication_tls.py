@@ -1,0 +1,90 @@
+"""A slave copies its master with TLS, and nobody without it reads the log; on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.harness import SMALL_STORE
+from broker.sockets import run
+from cometmq import AsyncProducer, Message
+from cometmq.broker.app import Broker
+from cometmq.namesrv.app import NameServer
+from cometmq.net.address import split_address
+from cometmq.settings.broker import BrokerSettings
+from cometmq.settings.namesrv import NamesrvSettings
+from cometmq.settings.tls import ENFORCING, PERMISSIVE, TlsSettings
+from cometmq.wire.replication import encode_report
+from net.certificates import certificates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SYNC: dict[str, Any] = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2}
+SLAVE: dict[str, Any] = {"broker_role": "SLAVE", "broker_id": 1}
+
+
+def tls(mode: str, enable: str = "") -> TlsSettings:
+    found = certificates()
+    return TlsSettings(
+        server_mode=mode,
+        server_cert_path=str(found.server[0]),
+        server_key_path=str(found.server[1]),
+        client_trust_cert_path=str(found.ours.cert),
+        enable=enable,
+    )
+
+
+async def answer_to_a_plain_slave(addr: str) -> bytes:
+    """What the replication port says to who reports in without TLS."""
+    reader, writer = await asyncio.open_connection(*split_address(addr))
+    writer.write(encode_report(0))
+    found = b""
+    with suppress(ConnectionError, TimeoutError):
+        async with asyncio.timeout(10):
+            found = await reader.read(1)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mode", "slave_uses_tls"), [(ENFORCING, True), (PERMISSIVE, True), (PERMISSIVE, False)]
+)
+def test_a_sync_master_has_its_copy_by_tls(tmp_path: Path, mode: str, slave_uses_tls: bool) -> None:
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            names = NameServer.open(
+                NamesrvSettings(listen_port=0, kv_config_path=""), tls=tls(PERMISSIVE)
+            )
+            await names.start()
+            stack.push_async_callback(names.stop)
+            brokers = []
+            for name, settings in (("master", SYNC), ("slave", SLAVE)):
+                uses_tls = "true" if name == "master" or slave_uses_tls else "false"
+                broker = Broker.open(
+                    BrokerSettings(
+                        store_path_root_dir=str(tmp_path / name), broker_name="b0", listen_port=0,
+                        namesrv_addr=names.address, **settings,
+                    ),
+                    SMALL_STORE,
+                    tls=tls(mode, uses_tls),
+                )  # fmt: skip
+                await broker.start()
+                stack.push_async_callback(broker.stop)
+                brokers.append(broker)
+            context = certificates().ours.client()
+            async with AsyncProducer("P", namesrv=names.address, tls=context) as producer:
+                for number in range(5):
+                    sent = await producer.send(Message("T", b"%d" % number))
+                    assert sent.status.name == "SEND_OK"
+            master, slave = brokers
+            assert slave.store.max_phy_offset == master.store.max_phy_offset > 0
+            ha = f"127.0.0.1:{master._replication.port}"  # type: ignore[union-attr]
+            assert bool(await answer_to_a_plain_slave(ha)) == (mode == PERMISSIVE)
+
+    run(scenario())
