@@ -14,6 +14,7 @@ import click
 from cometmq.cli.broker_rows import BROKER_HEAD, broker_row, broker_rows
 from cometmq.cli.cluster_access import cluster_options
 from cometmq.cli.config_arguments import chosen, print_settings, settings_to_change
+from cometmq.cli.late_progress import LateProgress
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
 
@@ -113,12 +114,16 @@ def metadata(access: ClusterAccess) -> None:
 
     async def work(admin: AsyncAdmin) -> dict[str, dict[str, dict[str, object]]]:
         found: dict[str, dict[str, dict[str, object]]] = {}
-        for topic in await admin.topics():
-            for broker, config in (await admin.topic_config(topic)).items():
-                _part(found, broker, "topics")[topic] = asdict(config)
-        for group in await admin.groups():
-            for broker, settings in (await admin.group_config(group)).items():
-                _part(found, broker, "groups")[group] = asdict(settings)
+        topics, groups = await admin.topics(), await admin.groups()
+        with LateProgress("topics and groups", len(topics) + len(groups)) as progress:
+            for topic in topics:
+                for broker, config in (await admin.topic_config(topic)).items():
+                    _part(found, broker, "topics")[topic] = asdict(config)
+                progress.step()
+            for group in groups:
+                for broker, settings in (await admin.group_config(group)).items():
+                    _part(found, broker, "groups")[group] = asdict(settings)
+                progress.step()
         return found
 
     print_json(access.ask(work))

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.late_progress import LateProgress
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
 from cometmq.cli.shown_values import shown_time
+from cometmq.model.admin_stats import TopicTraffic
 from cometmq.model.topic import PERM_READ, PERM_WRITE
 from cometmq.rules.allocate import STRATEGIES, share_of
 
 if TYPE_CHECKING:
     from cometmq.cli.cluster_access import ClusterAccess
     from cometmq.client.admin.async_admin import AsyncAdmin
-    from cometmq.model.admin_stats import TopicOffset, TopicTraffic
+    from cometmq.model.admin_stats import TopicOffset
     from cometmq.model.queue import MessageQueue
 
 
@@ -113,8 +115,12 @@ def stats(access: ClusterAccess, as_json: bool, names: tuple[str, ...]) -> None:
     """
 
     async def work(admin: AsyncAdmin) -> dict[str, TopicTraffic]:
-        wanted = names or await admin.topics()
-        return {name: await admin.topic_traffic(name) for name in wanted}
+        wanted, found = names or await admin.topics(), dict[str, TopicTraffic]()
+        with LateProgress("topics", len(wanted)) as progress:
+            for name in wanted:
+                found[name] = await admin.topic_traffic(name)
+                progress.step()
+        return found
 
     found = access.ask(work)
     if as_json:

@@ -163,8 +163,9 @@ def test_a_group_is_cloned_and_its_offsets_are_exported_and_restored(
     topic = made(admin, group)
     first, second = send(cluster, topic, 5, 3)
     admin.set_group_offsets(group, {first: 4, second: 2})
-    admin.clone_group(group, f"{group}-copy", topic)
-    assert lags(admin, f"{group}-copy", topic) == [(4, 1), (2, 1)]
+    for target, given in ((f"{group}-copy", topic), (f"{group}-of-all", None)):
+        admin.clone_group(group, target, given)
+        assert lags(admin, target, topic) == [(4, 1), (2, 1)]
     kept = admin.committed_offsets([group])
     assert kept == {group: {first: 4, second: 2}}
     gone = MessageQueue(f"never-{topic}", "broker-a", 0)

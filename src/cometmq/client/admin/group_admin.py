@@ -29,7 +29,7 @@ from cometmq.model.admin_stats import QueueProgress
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import MessageModel
-from cometmq.model.topic import SYSTEM_GROUP_PREFIX
+from cometmq.model.topic import SYSTEM_GROUP_PREFIX, retry_topic_of
 from cometmq.wire.bodies.admin import decode_consume_stats
 from cometmq.wire.bodies.offset import decode_stored_offsets
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -269,10 +269,13 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
             if target not in tables[broker].groups
         }
         await (await self._lookup()).put(missing)
-        header = CloneGroupOffsetRequestHeader(
-            src_group=source, dest_group=target, topic=topic, offline=True
-        )
-        await self._ask_all(RequestCode.CLONE_GROUP_OFFSET, header, brokers=found)
+        # Apache's broker clones nothing where the request names no topic
+        known = {queue.topic for queue in await self.group_progress(source)}
+        for name in [topic] if topic else sorted(known - {retry_topic_of(source)}):
+            header = CloneGroupOffsetRequestHeader(
+                src_group=source, dest_group=target, topic=name, offline=True
+            )
+            await self._ask_all(RequestCode.CLONE_GROUP_OFFSET, header, brokers=found)
 
     async def committed_offsets(
         self, groups: Sequence[str] = ()
