@@ -20,6 +20,7 @@ from broker.commands import heartbeat, make_topic, send_header
 from broker.harness import run
 from cometmq.access.access_control import AccessControl
 from cometmq.model.access import User
+from cometmq.net.channel import connect
 from cometmq.rules.access.access_rules import AccessRules
 from cometmq.settings.access import AccessSettings
 from cometmq.wire.bodies.heartbeat import encode_heartbeat
@@ -102,6 +103,21 @@ def test_a_run_of_sends_in_one_chunk_is_looked_at_one_by_one() -> None:
 
             for _ in range(3):
                 assert await burst() == [0] * 31 + [REFUSED]
+
+    run(scenario())
+
+
+def test_the_port_of_older_clients_is_guarded_alike() -> None:
+    async def scenario() -> None:
+        async with guarded(listen_port=20_911) as harness:
+            await make_topic(harness)
+            for port in (20_911, 20_909):
+                channel = await connect(f"127.0.0.1:{port}")
+                command = request(Code.SEND_MESSAGE_V2, 0, send_header("T"), b"hello")
+                assert (await channel.call(command, 10)).code == REFUSED
+                add_signature(command, ROOT)
+                assert (await channel.call(command, 10)).code == 0
+                channel.close()
 
     run(scenario())
 

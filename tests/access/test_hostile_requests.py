@@ -338,6 +338,12 @@ def test_a_stored_message_is_not_shown_nor_sent_back_by_its_offset_alone() -> No
                 assert "Topic:T" in (refused.remark or "")
                 assert (await user.call(code, offset=str(at), **named)).code == 0, code
             assert harness.broker.store.max_offset("T", 0) == 1
+            for offset, reason in ((0, "Topic:T"), (at, "is not online")):
+                asked = {"msgId": f"7F00000100002A9F{offset:016X}", "consumerGroup": "CG"}
+                answer = await user.call(
+                    Code.CONSUME_MESSAGE_DIRECTLY, clientId="c1", topic="Other", **asked
+                )
+                assert reason in (answer.remark or "")
 
     run(scenario())
 

@@ -16,6 +16,7 @@ from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.filters.sql92_parser import evaluator_of, parse
 from cometmq.wire import fastjson, header_json, header_rocketmq, replication
 from cometmq.wire.bodies import (
+    access,
     admin,
     broker,
     group,
@@ -55,6 +56,8 @@ BODIES: tuple[Callable[[bytes], object], ...] = (
     *(route.decode_route, route.decode_cluster_info, route.decode_member_group),
     *(heartbeat.decode_heartbeat, heartbeat.decode_check_client),
     *(lock.decode_lock_request, lock.decode_locked, lock.decode_holders),
+    *(access.decode_user_fields, access.decode_user, access.decode_users),
+    *(access.decode_acl, access.decode_stored_acl, access.decode_acls),
     *(topic.decode_topic_table, topic.decode_registration, topic.decode_topic_config_list),
     *(group.decode_group_table, group.decode_group_config, group.decode_group_config_list),
     *(offset.decode_reset_offset, offset.decode_consumer_status),
@@ -363,7 +366,12 @@ def reports(data: bytes) -> str:
     return "reports"
 
 
-JSON_BODIES = tuple(data for name, data in GOLDENS.items() if name.endswith("_body"))
+JSON_BODIES = (
+    *(data for name, data in GOLDENS.items() if name.endswith("_body")),
+    b'{"username":"u","password":"p","userType":"Super","userStatus":"enable"}',
+    b'{"subject":"User:u","policies":[{"policyType":"Custom","entries":[{"resource":"Topic:T*",'
+    b'"actions":["Pub"],"sourceIps":["10.0.0.0/8"],"decision":"Allow"}]}]}',
+)
 FRAMES = (
     send_header(),
     *(data for data in GOLDENS.values() if data[:1] == b"\0" and data[8:9] in (b"{", b"\0")),

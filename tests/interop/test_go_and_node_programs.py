@@ -5,8 +5,6 @@ ali-ons has neither transactions nor consumers in order; what it has is used her
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,34 +30,6 @@ def eager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     settings = {"transactionCheckInterval": 1000, "transactionTimeOut": 1000}
     with LocalCluster(tmp_path_factory.mktemp("store"), **settings) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def node_program(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Install ali-ons and give what runs node/roundtrip.js; its lines up to END."""
-    for tool in ("node", "npm"):
-        if shutil.which(tool) is None:
-            pytest.fail(f"interop tests need {tool} on PATH")
-    folder = tmp_path_factory.mktemp("node")
-    for name in ("package.json", "roundtrip.js"):
-        shutil.copy(HERE / "node" / name, folder / name)
-    install = ["npm", "install", "--no-audit", "--no-fund", "--silent"]
-    subprocess.run(install, cwd=folder, check=True, timeout=240)
-
-    def run(*arguments: object) -> list[str]:
-        done = subprocess.run(
-            ["node", "roundtrip.js", *map(str, arguments)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        lines = done.stdout.splitlines()
-        assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-2000:]
-        return [line for line in lines if line.startswith(("SENT", "GOT", "MISSING"))]
-
-    return run
 
 
 @pytest.fixture(params=["go", "node"])

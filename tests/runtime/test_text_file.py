@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from pathlib import Path
 from random import Random
 
@@ -24,6 +27,24 @@ def test_what_was_saved_is_read_and_what_was_before_is_kept_beside_it(tmp_path: 
     assert file.read() == "second\n"
     assert (tmp_path / "broker.conf.bak").read_text(encoding="utf-8") == "first = ä\n"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["broker.conf", "broker.conf.bak"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no such modes there")
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_a_file_with_secrets_stays_its_owners_alone_and_so_does_the_former_one(
+    tmp_path: Path, mode: int
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("first\n")
+    path.chmod(mode)
+    before = os.umask(0o022)
+    try:
+        TextFile(path, SystemFiles()).save("second\n")
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE(one.stat().st_mode) for one in sorted(tmp_path.iterdir())]
+    assert modes == [mode, mode]
+    assert (tmp_path / "broker.conf.bak").read_text() == "first\n"
 
 
 def test_bytes_that_are_no_utf_8_stay_as_they_are_when_another_line_changes(tmp_path: Path) -> None:

@@ -152,7 +152,9 @@ class BrokerHandlers:
             *self._progress_requests().endpoints(),
             *self._offset_resets.endpoints(),
             *StatisticsRequests(store, state.topics, state.clients, state.stats).endpoints(),
-            *ConnectionRequests(state.clients, store, state.large_tables).endpoints(),
+            *ConnectionRequests(
+                state.clients, store, state.large_tables, found_admission(environment.admission)
+            ).endpoints(),
             *self._runtime_requests().endpoints(),
         ]
 

@@ -90,6 +90,8 @@ class FileStat(NamedTuple):
 
     size: int
     modified_ms: int
+    is_private: bool = False
+    """Whether nobody but its owner may read it."""
 
 
 class DiskSpace(NamedTuple):

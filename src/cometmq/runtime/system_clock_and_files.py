@@ -260,7 +260,8 @@ class SystemFiles:
         except FileNotFoundError:
             return None
         size = -1 if S_ISDIR(found.st_mode) else found.st_size
-        return FileStat(size, found.st_mtime_ns // 1_000_000)
+        is_private = not found.st_mode & 0o077
+        return FileStat(size, found.st_mtime_ns // 1_000_000, is_private)
 
     def make_dir(self, directory: Path, *, durable: bool = True) -> None:
         """Make a directory and its parents; durably, unless the caller will `sync_dir` them."""

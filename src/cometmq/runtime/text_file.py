@@ -32,9 +32,11 @@ class TextFile:
         """Replace the text, durably. Raises OSError."""
         files, path = self._files, self.path
         fresh, spare = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".bak")
-        before = files.read(path)
+        before, stat = files.read(path), files.stat(path)
+        # a file with secrets stays its owner's alone, and so does the former one
+        write = files.write_private if stat is not None and stat.is_private else files.write
         if before is not None:
-            files.write(spare, before)
-        files.write(fresh, text.encode("utf-8", "surrogateescape"))
+            write(spare, before)
+        write(fresh, text.encode("utf-8", "surrogateescape"))
         files.rename(fresh, path)
         files.sync_dir(path.parent)

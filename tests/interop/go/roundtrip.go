@@ -22,6 +22,9 @@ func must(err error) {
 	}
 }
 
+// What signs the requests, from the environment; none where nothing is set.
+var keys = primitive.Credentials{AccessKey: os.Getenv("ROCKETMQ_ACCESS_KEY"), SecretKey: os.Getenv("ROCKETMQ_SECRET_KEY")}
+
 func main() {
 	rlog.SetLogLevel("error")
 	mode, namesrv, topic, group := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
@@ -46,6 +49,7 @@ func send(mode, namesrv, topic, group string, count int) {
 	p, err := rocketmq.NewProducer(
 		producer.WithNameServer([]string{namesrv}),
 		producer.WithGroupName(group),
+		producer.WithCredentials(keys),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()),
 	)
 	must(err)
@@ -88,7 +92,7 @@ func (l *listener) CheckLocalTransaction(message *primitive.MessageExt) primitiv
 
 func sendTransactions(namesrv, topic, group string) {
 	asked := &listener{make(chan string, 1)}
-	p, err := rocketmq.NewTransactionProducer(asked, producer.WithNameServer([]string{namesrv}), producer.WithGroupName(group))
+	p, err := rocketmq.NewTransactionProducer(asked, producer.WithNameServer([]string{namesrv}), producer.WithGroupName(group), producer.WithCredentials(keys))
 	must(err)
 	must(p.Start())
 	for _, body := range []string{"go committed", "go rolled back", "go asked about"} {
@@ -111,6 +115,7 @@ func consume(namesrv, topic, group string, count int, orderly bool) {
 	c, err := rocketmq.NewPushConsumer(
 		consumer.WithNameServer([]string{namesrv}),
 		consumer.WithGroupName(group),
+		consumer.WithCredentials(keys),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(orderly),
 	)

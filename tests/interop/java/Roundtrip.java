@@ -5,25 +5,38 @@ import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** One small program around the unmodified Java client; every line it prints is read by the tests. */
 public class Roundtrip {
     /** What producers and consumers have as their namespace, given as a first word "namespace=...". */
     static String namespace;
 
+    /** What signs their requests, given as a first word "keys=ACCESS:SECRET". */
+    static RPCHook hook;
+
     public static void main(String[] args) throws Exception {
         namespace = null;
+        hook = null;
+        if (args[0].startsWith("keys=")) {
+            String[] keys = args[0].substring("keys=".length()).split(":");
+            hook = new AclClientRPCHook(new SessionCredentials(keys[0], keys[1]));
+            args = Arrays.copyOfRange(args, 1, args.length);
+        }
         if (args[0].startsWith("namespace=")) {
             namespace = args[0].substring("namespace=".length());
             args = Arrays.copyOfRange(args, 1, args.length);
@@ -43,7 +56,7 @@ public class Roundtrip {
     }
 
     static DefaultMQProducer producer(String namesrv, String group) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(group);
+        DefaultMQProducer producer = new DefaultMQProducer(group, hook);
         producer.setNamesrvAddr(namesrv);
         if (namespace != null) {
             producer.setNamespace(namespace);
@@ -81,7 +94,8 @@ public class Roundtrip {
     }
 
     static DefaultMQPushConsumer consumer(String namesrv, String topic, String group, String tags) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(group, hook, new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(namesrv);
         if (namespace != null) {
             consumer.setNamespace(namespace);

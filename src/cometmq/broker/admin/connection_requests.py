@@ -42,6 +42,7 @@ from cometmq.wire.headers.client import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
 )
+from cometmq.wire.records import log_record
 from cometmq.wire.records.message_id import parse_offset_id
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.client_registry import ClientRegistry, Member
     from cometmq.broker.requests.large_tables import LargeTableAnswers
     from cometmq.model.queue import MessageQueue
+    from cometmq.net.admission import FoundAdmission
     from cometmq.net.connection import Connection
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.command import Command
@@ -72,8 +74,14 @@ class ConnectionRequests:
     """Answers requests about connections."""
 
     def __init__(
-        self, clients: ClientRegistry, store: MessageStore, large_tables: LargeTableAnswers
+        self,
+        clients: ClientRegistry,
+        store: MessageStore,
+        large_tables: LargeTableAnswers,
+        admit_found: FoundAdmission,
     ) -> None:
+        """`admit_found` decides whether who names a message may read its topic."""
+        self._admit_found = admit_found
         self._large_tables = large_tables
         self._clients = clients
         self._store = store
@@ -196,7 +204,7 @@ class ConnectionRequests:
         header = GetConsumerRunningInfoRequestHeader.decode(request.ext)
         return await self._ask(request, header.consumer_group, header.client_id, header)
 
-    async def consume_directly(self, request: Command, _connection: Connection) -> Reply:
+    async def consume_directly(self, request: Command, connection: Connection) -> Reply:
         """Have a consumer handle one stored message now (309)."""
         header = ConsumeMessageDirectlyResultRequestHeader.decode(request.ext)
         try:
@@ -206,6 +214,7 @@ class ConnectionRequests:
         record = await self._store.cold_reader.run(lambda context: context.record_at(phy_offset))
         if record is None:
             raise Reject(ResponseCode.SYSTEM_ERROR, f"no message lies at {phy_offset}")
+        self._admit_found(request, connection, log_record.decode(record).topic)
         return await self._ask(
             request, header.consumer_group, header.client_id or "", header, record
         )
