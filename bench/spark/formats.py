@@ -2,7 +2,8 @@
 
 `ready` yields Arrow batches with the columns of the source that were made once a task, as a table
 and as a stream of small batches without end. `counting` adds up the lengths of the bodies that it
-is given. `NotedDelay` is a handler. Spark's Python workers import this file by name.
+is given. `NotedDelay` is a handler; `NotedRows` does the same in a query without one. Spark's
+Python workers import this file by name.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pyspark.sql.datasource import (
 from cometmq.spark.source import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql.types import StructType
 
@@ -142,3 +143,19 @@ class NotedDelay:
         now_ns = time.time_ns()
         with Path(self._path).open("a", encoding="ascii") as noted:
             noted.writelines(f"{(now_ns - int(one.body)) / 1e6:.2f}\n" for one in messages)
+
+
+class NotedRows:
+    """What a query does with each row when it does nothing but write down that delay."""
+
+    SCHEMA = "rows bigint"
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            bodies, now_ns = batch.column("body").to_pylist(), time.time_ns()
+            with Path(self._path).open("a", encoding="ascii") as noted:
+                noted.writelines(f"{(now_ns - int(body)) / 1e6:.2f}\n" for body in bodies)
+            yield pa.RecordBatch.from_pydict({"rows": [len(bodies)]})

@@ -6,9 +6,11 @@
 Bare: a source that always has 100 ready rows in one partition, into the noop sink; the median time
 of `triggerExecution`. Source: the same from a topic, 100 messages a batch. Send to handler:
 `listen` with one thread, a sender in this process at 3 and at 200 messages a second. The mark: at
-most 1.3 times the bare micro-batch of the same round, in the median. Idle: CPU of Spark's side
-while a query waits for messages, beside that of the session without a query. The broker is one of
-its own, on the same cores.
+most 1.3 times the bare micro-batch of the same round, in the median. Send to row: the same for a
+query that only notes when it sees each row (`mapInArrow` into the noop sink): it waits for the
+batch before its own, too, so it is what a handler's time is to be compared with at the same rate.
+Idle: CPU of Spark's side while a query waits for messages, beside that of the session without a
+query. The broker is one of its own, on the same cores.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ from bed import (
     session,
     spark_cpu_s,
 )
-from formats import NotedDelay
+from formats import NotedDelay, NotedRows
 
 from cometmq import Message, Producer
 from cometmq.spark.handling.listen import listen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -67,22 +71,45 @@ def stop(query: StreamingQuery) -> None:
     query.awaitTermination()
 
 
-def delays_ms(spark: SparkSession, namesrv: str, topic: str, rate: int) -> list[float]:
-    """From send to handler, of each message but the first ones, which warm the query up."""
+def start_handler(
+    spark: SparkSession, namesrv: str, topic: str, noted: str, place: str
+) -> StreamingQuery:
+    return listen(
+        spark,
+        f"group-{topic}",
+        topic,
+        "*",
+        NotedDelay(noted),
+        namesrv=namesrv,
+        consume_threads=1,
+        checkpoint=place,
+        source={"slots": "1"},
+    )
+
+
+def start_rows(
+    spark: SparkSession, namesrv: str, topic: str, noted: str, place: str
+) -> StreamingQuery:
+    read = spark.readStream.format("rocketmq").options(namesrv=namesrv, topic=topic, slots="1")
+    seen = read.option("columns", "body").load().mapInArrow(NotedRows(noted), NotedRows.SCHEMA)
+    return seen.writeStream.format("noop").option("checkpointLocation", place).start()
+
+
+STARTS = {"handler": start_handler, "row": start_rows}
+
+
+def delays_ms(
+    spark: SparkSession,
+    namesrv: str,
+    topic: str,
+    rate: int,
+    start: Callable[[SparkSession, str, str, str, str], StreamingQuery],
+) -> list[float]:
+    """Of each message but the first ones, which warm the query up, the time until it is noted."""
     with tempfile.TemporaryDirectory(prefix="cometmq-bench-") as place:
         noted = Path(place) / "delays"
         noted.touch()
-        query = listen(
-            spark,
-            f"group-{topic}",
-            topic,
-            "*",
-            NotedDelay(str(noted)),
-            namesrv=namesrv,
-            consume_threads=1,
-            checkpoint=str(Path(place) / "checkpoint"),
-            source={"slots": "1"},
-        )
+        query = start(spark, namesrv, topic, str(noted), str(Path(place) / "checkpoint"))
         with Producer("bench", namesrv=namesrv) as producer:
 
             def send(count: int) -> None:
@@ -125,11 +152,16 @@ def spread(found: list[float]) -> str:
     return f"{median(found):7.1f} ({min(found):.1f} to {max(found):.1f})"
 
 
+def times_of(found: list[float], beside: list[float]) -> float:
+    return median(a / b for a, b in zip(found, beside, strict=True))
+
+
 def main() -> None:
     asked = arguments(__doc__)
     report = Report(asked.save)
     bare, source, idle = [], [], []
-    delays: dict[int, list[list[float]]] = {rate: [] for rate in RATES}
+    delays: dict[tuple[str, int], list[list[float]]]
+    delays = {(name, rate): [] for rate in RATES for name in STARTS}
     with LocalCluster() as cluster, session() as spark:
         broker = process_of(cluster)
         fill(cluster, "Batches", 100 * (BATCHES + 40), 128)
@@ -145,21 +177,24 @@ def main() -> None:
         for number in range(asked.rounds):
             bare.append(micro_batch_ms(ready))
             source.append(micro_batch_ms(topic.load()))
-            for rate, found in delays.items():
-                name = f"Delay{rate}x{number}"
-                create_topic(cluster, name, 1)
-                found.append(delays_ms(spark, cluster.namesrv, name, rate))
+            for (name, rate), found in delays.items():
+                sent = f"Delay{name}{rate}x{number}"
+                create_topic(cluster, sent, 1)
+                found.append(delays_ms(spark, cluster.namesrv, sent, rate, STARTS[name]))
             idle.append(idle_cpu_ms(spark, cluster.namesrv, broker))
     load = f"load {os.getloadavg()[0]:.1f}"
     report.say(f"{'bare micro-batch':<30}{spread(bare)} ms  {load}")
     report.say(f"{'source, 100 messages':<30}{spread(source)} ms  {load}")
-    for rate, rounds in delays.items():
+    for (name, rate), rounds in delays.items():
         middle = [median(one) for one in rounds]
         late = [sorted(one)[len(one) * 99 // 100] for one in rounds]
-        times = median(a / b for a, b in zip(middle, bare, strict=True))
+        times = f"{times_of(middle, bare):.2f} x the bare micro-batch"
+        if name == "handler":
+            rows = [median(one) for one in delays["row", rate]]
+            times += f", mark {MARK}; {times_of(middle, rows):.2f} x send to row"
         report.say(
-            f"{f'send to handler, {rate}/s':<30}{spread(middle)} ms, 99 % {median(late):.0f}  "
-            f"{times:.2f} x the bare micro-batch, mark {MARK}  {load}"
+            f"{f'send to {name}, {rate}/s':<30}{spread(middle)} ms, 99 % {median(late):.0f}  "
+            f"{times}  {load}"
         )
     report.say(f"{'idle query':<30}{spread(idle)} ms of CPU in a second  {load}")
     report.save()

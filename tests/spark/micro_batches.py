@@ -9,8 +9,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from cometmq.spark.handling import job_option
 from cometmq.spark.handling import listen as listens
 from cometmq.spark.handling.batch_runner import handle
+from cometmq.spark.handling.handling_reader import HandlingReader
 from cometmq.spark.handling.worker_client import forget_worker_clients
 from cometmq.spark.source import source_options
 from cometmq.spark.source.stream_reader import StreamReader
@@ -84,7 +86,10 @@ class MicroBatches:
             namesrv=live.namesrv,
             **settings,
         )
-        self.reader = StreamReader(source_options.parse({**read, "slots": "2"}))
+        given = {**read, "slots": "2", job_option.OPTION: job_option.text_of(self.job)}
+        job, options = job_option.take_job(given)
+        assert job is not None
+        self.reader = HandlingReader(source_options.parse(options), job)
         if self._done is None:
             self._done = self.reader.initialOffset()
 
@@ -103,9 +108,13 @@ class MicroBatches:
         self.batches += 1
         problems = []
         for part in self.reader.partitions(self._done, end):
-            rows: Iterable[Any] = self.reader.read(part)
-            problems.append(handle(self.job, _first_half(rows) if dies == AMID else rows)[1])
-        assert not any(problems), problems
+            if dies == AMID:
+                handle(self.job, _first_half(StreamReader.read(self.reader, part)))
+            else:
+                rows = [row for batch in self.reader.read(part) for row in batch.to_pylist()]
+                assert all(row.keys() == {"problem"} for row in rows)
+                problems += [row["problem"] for row in rows if row["problem"] is not None]
+        assert not problems, problems
         if dies:
             raise NotReported(dies)
         self._done, self._planned = end, None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import zipfile
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ from pyspark.errors import PySparkException
 from client.short_delay_cluster import until
 from cometmq import Admin, OnFailure
 from cometmq.spark import listen
-from cometmq.spark.handling.batch_runner import BatchRunner
+from cometmq.spark.handling.batch_runner import OutcomeCheck
 from spark import handler_plans
 from spark.handler_plans import (
     FOR_EVER,
@@ -46,6 +49,11 @@ pytestmark = [
 _numbers = count()
 ONCE = {"availableNow": True}
 STEPS = tuple(f"{key}-{number}" for number in range(6) for key in "ab")
+SHIPPED = """
+def note(path, messages):
+    with open(path, "a") as calls:
+        calls.writelines(f"{message.body.decode()}\\n" for message in messages)
+"""
 STOP = OnFailure.retry(1, OnFailure.stop(), pause_ms=10)
 
 
@@ -134,15 +142,15 @@ def test_a_driver_that_dies_between_outcome_and_commit_repeats_the_batch(
     plan = Plan(STEPS, {})
     send(live, topic, plan)
     path = str(tmp_path / "calls")
-    run = BatchRunner.__call__
+    run = OutcomeCheck.__call__
 
-    def die_behind(self: BatchRunner, frame: Any, batch: int) -> None:
+    def die_behind(self: OutcomeCheck, frame: Any, batch: int) -> None:
         run(self, frame, batch)
         raise RuntimeError("the driver dies")
 
     settings = {"order": "key", "max_attempts": 2, "trigger": ONCE}
     with monkeypatch.context() as patched:
-        patched.setattr(BatchRunner, "__call__", die_behind)
+        patched.setattr(OutcomeCheck, "__call__", die_behind)
         with pytest.raises(PySparkException, match="the driver dies"):
             finish(start(PlannedHandler(plan, path), **settings))
     assert len(calls_of(path)) == len(STEPS)
@@ -177,9 +185,23 @@ def test_a_handler_keeps_its_state_from_batch_to_batch_in_a_worker_process(
     send(live, topic, Plan(STEPS, {}))
     (tmp_path / "seen").mkdir()
     settings = {"trigger": ONCE, "source": {"maxOffsetsPerTrigger": "2", "slots": "1"}}
-    finish(start(CountingHandler(str(tmp_path / "seen")), consume_threads=1, **settings))
+    query = start(CountingHandler(str(tmp_path / "seen")), consume_threads=1, **settings)
+    finish(query)
+    assert sum(one["numInputRows"] for one in query.recentProgress) == len(STEPS)
     counts = sorted(int(path.name.partition("-")[2]) for path in (tmp_path / "seen").iterdir())
     assert counts[-1] > 2, "each batch began with a new handler"
+
+
+def test_a_handler_may_lie_in_an_archive_of_modules_that_spark_ships(
+    spark: SparkSession, live: Live, topic: str, start: Any, tmp_path: Path
+) -> None:
+    send(live, topic, Plan(STEPS, {}))
+    with zipfile.ZipFile(tmp_path / "shipped.zip", "w") as shipped:
+        shipped.writestr("shipped_handlers.py", SHIPPED)
+    spark.sparkContext.addPyFile(str(tmp_path / "shipped.zip"))
+    handlers = importlib.import_module("shipped_handlers")
+    finish(start(partial(handlers.note, str(tmp_path / "calls")), trigger=ONCE))
+    assert sorted((tmp_path / "calls").read_text().split()) == sorted(STEPS)
 
 
 @pytest.mark.slow

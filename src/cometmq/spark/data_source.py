@@ -15,6 +15,7 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSource
 
 from cometmq.errors import SettingsError
+from cometmq.spark.handling import job_option
 from cometmq.spark.pyspark_version import require_pyspark
 from cometmq.spark.sink import row_columns, sink_options
 from cometmq.spark.source import columns, source_options
@@ -41,9 +42,14 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
         return "rocketmq"
 
     def schema(self) -> str:
-        """The columns that the options ask for; called by `load()`, where wrong options fail."""
+        """The columns that the options ask for; called by `load()`, where wrong options fail.
+
+        With handlers (`job_option`) those of outcomes.
+        """
         require_pyspark()
-        return columns.ddl(source_options.parse(self.options).columns)
+        job, options = job_option.take_job(self.options)
+        chosen = source_options.parse(options).columns
+        return columns.ddl(chosen) if job is None else job_option.OUTCOME_DDL
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of one batch."""
@@ -63,13 +69,18 @@ class RocketMQSource(DataSource):  # type: ignore[misc]
         require_pyspark()
         from cometmq.spark.source.stream_reader import RefusedStreamReader, StreamReader
 
+        job, options = job_option.take_job(self.options)
         try:
-            parsed = self._options_for(schema)
+            parsed = self._options_for(schema) if job is None else source_options.parse(options)
             if parsed.ending is not None:
                 raise SettingsError("an end such as endingOffsets is for batch reads: leave it out")
         except SettingsError as error:
             return RefusedStreamReader(error)
-        return StreamReader(parsed)
+        if job is None:
+            return StreamReader(parsed)
+        from cometmq.spark.handling.handling_reader import HandlingReader
+
+        return HandlingReader(parsed, job)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataFrameBatchWriter:
         """The writer of one frame; options and columns are checked before any task starts."""

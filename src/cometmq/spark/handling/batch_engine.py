@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HELD_MAX, _HELD_BYTES_MAX = 10_000, 64 * 1024 * 1024
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.001, 0.02
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.001, 0.004
 
 
 class BatchEngine:

@@ -1,4 +1,4 @@
-"""Runs a micro-batch: on the driver one action over it, in each task the engine.
+"""Runs a micro-batch: in each task the engine, on the driver one action that collects problems.
 
 Owns the way of outcomes from tasks to the driver. Invariant: a batch whose messages were not all
 handled raises on the driver, after every task has ended, so that Spark replays the batch at the
@@ -26,40 +26,38 @@ if TYPE_CHECKING:
     from cometmq.spark.handling.handler_settings import HandlerJob
     from cometmq.spark.handling.worker_client import WorkerClient
 
-OUTCOME_DDL = "messages bigint, problem string"
-"""What a task reports: how many messages it took, and why it could not finish them, or nothing."""
+_ROWS_MAX = 10_000
+"""Rows of outcomes in one Arrow batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRunner:
-    """What Spark calls in each task, with the rows of whole queues."""
+class OutcomeCheck:
+    """What Spark calls on the driver for each micro-batch, with the problems of its tasks."""
 
-    job: HandlerJob
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Handle all messages; yields one row."""
-        import pyarrow as pa
-
-        count, problem = handle(self.job, batches)
-        schema = pa.schema([("messages", pa.int64()), ("problem", pa.string())])
-        yield pa.RecordBatch.from_pydict({"messages": [count], "problem": [problem]}, schema)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRunner:
-    """What Spark calls on the driver for each micro-batch."""
-
-    task: TaskRunner
+    topic: str
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Run the handlers of all tasks; raises BatchNotHandled."""
-        outcomes = frame.mapInArrow(self.task, OUTCOME_DDL).toArrow()
-        problems = sorted({text for text in outcomes.column("problem").to_pylist() if text})
+        """Run the tasks; raises BatchNotHandled."""
+        problems = sorted({row.problem for row in frame.collect()})
         if problems:
             raise BatchNotHandled(
-                f"batch {batch_id} of the handlers of {self.task.job.topic} is not finished, and "
+                f"batch {batch_id} of the handlers of {self.topic} is not finished, and "
                 f"comes again when the query is started again: {'; '.join(problems)}"
             )
+
+
+def outcomes(job: HandlerJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Handle the messages of one task, and say what became of them, as `job_option` has it."""
+    import pyarrow as pa
+
+    count, problem = handle(job, batches)
+    schema = pa.schema([("problem", pa.string())])
+    while count > 0:
+        rows = min(count, _ROWS_MAX)
+        count -= rows
+        yield pa.RecordBatch.from_arrays([pa.nulls(rows, pa.string())], schema=schema)
+    if problem is not None:
+        yield pa.RecordBatch.from_pydict({"problem": [problem]}, schema)
 
 
 def handle(job: HandlerJob, batches: Iterable[pa.RecordBatch]) -> tuple[int, str | None]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from cometmq.errors import SettingsError
 from cometmq.model.topic import retry_topic_of
 from cometmq.spark.connection_security import SECURITY_OPTIONS, security_of
-from cometmq.spark.handling.batch_runner import BatchRunner, TaskRunner
+from cometmq.spark.handling import job_option
+from cometmq.spark.handling.batch_runner import OutcomeCheck
 from cometmq.spark.handling.handler_settings import (
     consumer_settings,
     filter_options,
@@ -101,8 +102,9 @@ def listen(
             "spark.speculation=true runs a task twice at a time, and messages out of order: set it "
             "to false, or say order='none'"
         )
-    frame = spark.readStream.format("rocketmq").options(**read).load()
-    writer = frame.writeStream.foreachBatch(BatchRunner(TaskRunner(job)))
+    handled = spark.readStream.format("rocketmq").options(**read)
+    frame = handled.option(job_option.OPTION, job_option.text_of(job)).load()
+    writer = frame.where("problem IS NOT NULL").writeStream.foreachBatch(OutcomeCheck(topic))
     writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cometmq.client.blocking.event_loop_thread import EventLoopThread
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CLIENTS_MAX = 4
+_ARCHIVES = (".zip", ".egg", ".whl")
 
 
 class WorkerClient:
@@ -49,6 +52,7 @@ class WorkerClient:
     def __init__(self, job: HandlerJob) -> None:
         from pyspark import cloudpickle
 
+        _reach_py_files()
         self.job = job
         unpickled: tuple[Handler, ConsumerOptions] = cloudpickle.loads(job.pickled)
         self.handler, self.options = unpickled
@@ -85,6 +89,20 @@ class WorkerClient:
         self.threads.close()
         self.tasks.close()
         await self.session.stop()
+
+
+def _reach_py_files() -> None:
+    """Make what `addPyFile` brought importable: in reading tasks Spark does so for single modules.
+
+    What is no archive of modules does no harm at the end of the path.
+    """
+    from pyspark import SparkFiles, TaskContext
+
+    if TaskContext.get() is None:
+        return
+    root = Path(SparkFiles.getRootDirectory())
+    archives = (str(one) for one in sorted(root.iterdir()) if one.suffix in _ARCHIVES)
+    sys.path += [one for one in archives if one not in sys.path]
 
 
 _clients: dict[str, WorkerClient] = {}
