@@ -337,7 +337,7 @@ COLOURS = [
         Admin,
         AsyncAdmin,
         ADMIN,
-        {"start", "stop", "clusters", "groups", "producers", "name_server_config"},
+        {"start", "stop", *ASKED_WITHOUT},
     ),
 ]
 

@@ -174,8 +174,11 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
         With `running` each is asked what it does, by way of its broker; else `info` is None.
         """
         check_flag("running", running)
-        await self.group_config(group)
-        return await (await self._lookup()).members(group, running=running)
+        check_group(group)
+        found = await (await self._lookup()).members(group, running=running)
+        if not found.members:
+            await self.group_config(group)
+        return found
 
     async def member_info(
         self, group: str, client_id: str, *, stacks: bool = False
@@ -206,12 +209,11 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
         check_flag("owners", owners)
         check_group(group)
         if topic is not None:
-            check_name(topic)
-        await self.group_config(group)
-        if topic is not None:
             await self.topic_route(topic)
         progress, lookup = await self.group_progress(group), await self._lookup()
         members = await lookup.members(group, running=owners)
+        if not progress and not members.members:  # the table of all groups is long
+            await self.group_config(group)
         topics = {queue.topic for queue in progress} | set(members.subscriptions)
         bounds: dict[MessageQueue, TopicOffset] = {}
         for name in sorted(topics) if topic is None else [topic]:
