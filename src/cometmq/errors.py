@@ -25,6 +25,7 @@ CometError
 │   ├── BatchNotHandled        handlers on Spark could not finish a micro-batch
 │   └── DataLoss               messages that a reader had planned are gone
 │       ├── DamagedMessage     a body is not what its checksum says
+│       ├── MessagesDeleted    retention has passed the reader
 │       └── QueueShrank        the queue may grow again
 └── Reject                 server side only: answer this code with this remark
 """
@@ -216,6 +217,10 @@ class DataLoss(ClientError):
 
 class DamagedMessage(DataLoss):
     """The body of a message is not what its checksum says: damaged at its broker or on its way."""
+
+
+class MessagesDeleted(DataLoss):
+    """Retention has deleted messages that were planned to be read; the rest is still there."""
 
 
 class QueueShrank(DataLoss):

@@ -96,6 +96,8 @@ class Script:
     scan_max: int = 800
     removed: dict[int, int] = field(default_factory=dict)
     """Records below are gone, and the index of the queue doesn't show it yet, as with Apache's."""
+    removal: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Once an answer has come to the first offset, records below the second are gone."""
     damaged: set[tuple[int, int]] = field(default_factory=set)
     perm: int = 6
     break_after_pulls: int = 0
@@ -337,6 +339,8 @@ class ScriptedBroker:
         else:
             most = min(header.max_msg_nums, script.pull_max)
             while after < min(len(kept), at + script.scan_max) and len(body) < most:
+                if after == script.removal.get(queue_id, (-1, 0))[0]:
+                    removed = script.removed[queue_id] = script.removal[queue_id][1]
                 if not wanted or script.tags[queue_id, after] in wanted:
                     if after < removed or (queue_id, after) in script.damaged:
                         remark = "MESSAGE_WAS_REMOVING"

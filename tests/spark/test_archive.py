@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cometmq.cli.main import run as command_line
-from cometmq.errors import CometError, DataLoss, RouteNotFound, SettingsError, TableHasNewerWriter
+from cometmq.errors import (
+    CometError,
+    DataLoss,
+    MessagesDeleted,
+    RouteNotFound,
+    SettingsError,
+    TableHasNewerWriter,
+)
 from cometmq.spark.tables import compaction, table_appender
 from cometmq.spark.tables.archive import ArchiveResult, archive
 from cometmq.spark.tables.archive_reading import archive_files, read_archive
@@ -89,6 +96,9 @@ def test_bodies_become_fields_and_what_does_not_fit_is_kept_with_its_reason(
         b'[{"a": 1}]': "the body is no JSON object",
         b'{"a": 1} {"a": 2}': "the body goes on behind its JSON",
         b'{"a": 1},': "the body goes on behind its JSON",
+        b'{"a": 1}]': "the body goes on behind its JSON",
+        b'{"c": {"d": 3}, "a": 3}] and more': "the body goes on behind its JSON",
+        b'{"a": 1},0] and more': "the body goes on behind its JSON",
         b'{"a": "1"}': "does not fit the schema: a",
         b'{"a": 1.5, "b": {}}': "does not fit the schema: a",
         b'{"a": 2147483648}': "does not fit the schema: a",
@@ -96,7 +106,7 @@ def test_bodies_become_fields_and_what_does_not_fit_is_kept_with_its_reason(
         b'{"b": "x"}': "lacks a",
         b'{"a": null}': "lacks a",
     }
-    fits = [b'{"a": 1, "more": 2}', b'{"a":2}\n', b'{"c": {"d": 3}, "a": 3, "b": "x"}']
+    fits = [b'{"a": 1, "more": 2}', b' {"a":2}\r\n\t ', b'{"c": {"d": 3}, "a": 3, "b": "}"}\n']
     live.send(topic, 0, [*wrong, *fits])
     schema = "a int not null, b string, c struct<d: int>"
     done = add(schema=schema, partition="concat('a', value.a % 2) AS parity")
@@ -105,9 +115,10 @@ def test_bodies_become_fields_and_what_does_not_fit_is_kept_with_its_reason(
     assert [(row.value.a, row.value.b, row.parity) for row in rows] == [
         (1, None, "a1"),
         (2, None, "a0"),
-        (3, "x", "a1"),
+        (3, "}", "a1"),
     ]
     assert rows[2].value.c.d == 3
+    assert len(archive_files(spark, place)) == 2, "a partition is in one file"
     assert "body" not in rows[0]
     misfits = read_archive(spark, place, misfits=True).collect()
     assert {row.body: row.reason for row in misfits} == wrong
@@ -125,7 +136,7 @@ def test_a_run_goes_on_behind_what_retention_deletes_meanwhile_and_counts_all_it
     def lose_the_second(table: TableAppender, plan: PlannedCommit) -> list[ArchivedRanges]:
         calls.append(plan)
         if len(calls) == 2:
-            raise DataLoss("gone")
+            raise MessagesDeleted("gone")
         return write(table, plan)
 
     monkeypatch.setattr(TableAppender, "_write", lose_the_second)
@@ -245,10 +256,22 @@ def test_a_topic_made_anew_is_refused_although_it_is_longer(
     live.delete_topic(topic)
     live.make_topic(topic, 2)
     live.send(topic, 0, texts(30))
-    monkeypatch.setattr(table_appender, "_REPLANS_MAX", 0)
+    monkeypatch.setattr(table_appender, "_REPLAN_PAUSE_S", 300.0)  # no new plan would mend it
     for strict in (True, False):
         with pytest.raises(DataLoss, match="so the topic was deleted and made anew"):
             add(fail_on_data_loss=strict)
+
+
+def test_an_archive_is_the_same_in_whatever_order_its_topics_are_named(
+    spark: SparkSession, live: Live, topic: str, place: Path
+) -> None:
+    other = live.make_topic(f"{topic}other", 1)
+    for name in (topic, other):
+        live.send(name, 0, texts(0, 5))
+    for names, rows in (((topic, other), 10), ((other, topic), 0)):
+        assert archive(spark, names, place, namesrv=live.namesrv).rows == rows
+    with pytest.raises(SettingsError, match=f"the table was made with topics='topics {topic}, "):
+        archive(spark, topic, place, namesrv=live.namesrv)
 
 
 def test_wrong_calls_are_one_sentence_errors(

@@ -190,7 +190,7 @@ def _backlog_cells(one: TopicBacklog) -> list[str]:
     drained = "never" if one.drain_s is None else f"{one.drain_s:.0f}s"
     return [
         *map(str, (one.group, one.topic, one.queues, one.lag)),
-        f"{one.behind_s:.0f}s",
+        "-" if one.behind_s is None else f"{one.behind_s:.0f}s",
         *map(str, (one.in_rate, one.out_rate)),
         drained,
         *map(str, (one.skew, one.longest_queue or "-", one.retry_depth, one.dead_letters)),

@@ -12,6 +12,7 @@ from broker.commands import send_header
 from cometmq import Admin, MessageQueue, OnFailure
 from cometmq.errors import SendFailed
 from cometmq.net.blocking_channel import BlockingChannel
+from cometmq.spark.handling import diverted_keys
 from cometmq.spark.handling.diverted_keys import DivertedShardingKeys
 from cometmq.wire.codes import RequestCode
 from spark import handler_plans as plans
@@ -124,6 +125,24 @@ def test_a_broker_that_does_not_say_at_once_which_keys_are_diverted_is_asked_aga
     case.handle("a-0", "a-1", "a-2")
     assert not failures
     assert case.dead() == [("a-1", "2"), ("a-2", "0")]
+
+
+def test_more_letters_than_a_process_keeps_end_the_query_until_some_are_released(
+    live: Live, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diverted_keys, "LETTERS_MAX", 2)
+    case = Diverting(live, topic, tmp_path, "key")
+    case.handle("a-0", "a-1", "a-2", "a-3")
+    assert len(case.dead()) == 3
+    with pytest.raises(AssertionError, match=r"more than 2 .* what lies in %DLQ%diverting"):
+        case.handle("a-4", "b-4")
+    assert case.done("b") == [], "nothing is handled meanwhile"
+    (broker,) = {message.broker_name for message in plans.letters_of(live, case.group)}
+    with Admin(namesrv=live.namesrv) as admin:
+        admin.set_group_offsets(case.group, {MessageQueue(f"%DLQ%{case.group}", broker, 0): 2})
+    case.handle()
+    assert case.done("b") == ["b-4"]
+    assert case.dead()[3:] == [("a-4", "0")], "its key is diverted by the letter that is left"
 
 
 def test_a_letter_without_key_diverts_nothing(live: Live, topic: str, tmp_path: Path) -> None:

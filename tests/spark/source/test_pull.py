@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.errors import AccessDenied, BrokerAway, ConnectFailed, DataLoss, RouteNotFound
+from cometmq.errors import (
+    AccessDenied,
+    BrokerAway,
+    ConnectFailed,
+    DataLoss,
+    MessagesDeleted,
+    RouteNotFound,
+)
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source.cluster_client import cluster_client_of
 from cometmq.spark.source.offset_planning import OffsetRange
@@ -16,6 +23,7 @@ from spark.scripted import Script, ScriptedBroker, error_of
 
 if TYPE_CHECKING:
     from cometmq.spark.source.source_options import SourceOptions
+    from cometmq.wire.command import Command
 
 
 def queue(queue_id: int) -> MessageQueue:
@@ -136,6 +144,53 @@ def test_messages_that_the_broker_cannot_read_are_left_out_and_named(
     assert found == [(0, at) for at in range(60) if (0, at) not in damaged]
     assert "queue T@broker-a/0 has no readable message from 0 up to 1" in caplog.text
     assert "has no readable message from 20 up to 22" in caplog.text
+
+
+def test_messages_that_are_deleted_while_an_answer_is_made_are_an_error_or_are_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = OffsetRange(queue(0), 0, 60)
+
+    def read(**more: str) -> list[tuple[int, int]]:
+        with ScriptedBroker(Script(removal={0: (5, 9)}).fill(0, 60)) as scripted:
+            return offsets_of(scripted.options(**more), whole)
+
+    with pytest.raises(MessagesDeleted, match="no longer holds the messages from 5 up to 9"):
+        read()
+    with caplog.at_level(logging.WARNING, "cometmq.spark"):
+        assert read(failOnDataLoss="false") == [(0, at) for at in range(60) if not 5 <= at < 9]
+    assert "from 5 up to 9" in caplog.text
+    assert len(read(tags="odd")) == 28, "a filter hides what is gone"
+
+
+def test_gaps_that_a_broker_has_for_good_are_named_and_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    damaged = {(0, 5), (0, 6), (0, 9), (0, 31)}
+    script = Script(damaged=damaged).fill(0, 60)
+    with ScriptedBroker(script) as scripted, caplog.at_level(logging.WARNING, "cometmq.spark"):
+        found = offsets_of(scripted.options(), OffsetRange(queue(0), 0, 60))
+    assert found == [(0, at) for at in range(60) if (0, at) not in damaged]
+    assert "has no readable message from 5 up to 7" in caplog.text
+    assert "has no readable message at 4 offsets in 3 gaps from 5 up to 32" in caplog.text
+
+
+def test_messages_that_a_broker_left_out_and_returns_later_are_an_error_not_rows_out_of_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(damaged={(0, 5)}).fill(0, 60)
+    answer = ScriptedBroker._pull
+
+    def mend_after(scripted: ScriptedBroker, asked: Command, queue_id: int) -> Command:
+        found = answer(scripted, asked, queue_id)
+        script.damaged.clear()
+        return found
+
+    monkeypatch.setattr(ScriptedBroker, "_pull", mend_after)
+    with ScriptedBroker(script) as scripted:
+        with pytest.raises(BrokerAway, match="left out messages from 5 of queue T@broker-a/0"):
+            offsets_of(scripted.options(), OffsetRange(queue(0), 0, 60))
+        assert len(offsets_of(scripted.options(), OffsetRange(queue(0), 0, 60))) == 60
 
 
 def test_a_queue_that_ends_too_early_is_waited_for_then_an_error(

@@ -37,13 +37,15 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield cluster.namesrv
 
 
-def look(at_s: float, **queues: tuple[int, int, int]) -> _ProgressSnapshot:
-    """By queue: the first offset, the end, and what is committed."""
+def look(at_s: float, done_ms: int = 1000, **queues: tuple[int, int, int]) -> _ProgressSnapshot:
+    """By queue: the first offset, the end, and what is committed; `done_ms`: its store time."""
     named = {"a": A, "b": B, "retry": RETRY}
     return _ProgressSnapshot(
         at_s,
         {
-            named[name]: QueueProgress(broker_offset=end, consumer_offset=done, last_timestamp=1000)
+            named[name]: QueueProgress(
+                broker_offset=end, consumer_offset=done, last_timestamp=done_ms if done else 0
+            )
             for name, (_, end, done) in queues.items()
         },
         {
@@ -64,6 +66,19 @@ def test_rates_drain_and_skew_come_from_two_looks() -> None:
     assert row.drain_s is None, "it grows"
     (row,) = _rows("g", before, look(12.0, a=(0, 100, 100), b=(0, 50, 50)), 0)
     assert (row.lag, row.drain_s, row.skew, row.longest_queue) == (0, 0.0, 1.0, "")
+
+
+def test_how_long_a_group_is_behind_is_unknown_where_it_has_done_nothing() -> None:
+    def behind(**more: tuple[int, int, int]) -> float | None:
+        (row,) = _rows("g", look(1, **more), look(2, **more), 0)
+        return row.behind_s
+
+    assert behind(a=(0, 100, 0)) is None
+    assert behind(a=(0, 100, 10), b=(0, 50, 0)) is None
+    assert behind(a=(0, 100, 10), b=(0, 0, 0)) == 3.5, "an empty queue has no lag"
+    assert behind(a=(0, 100, 100), b=(0, 0, 0)) == 0.0
+    row = look(1, done_ms=0, a=(80, 100, 10))
+    assert _rows("g", row, row, 0)[0].behind_s is None, "the last message done was deleted"
 
 
 def test_what_retention_deleted_is_no_backlog() -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from cometmq.client.consumer.pull_request import PullClient, PullRequest, TopicFilter
 from cometmq.client.handling.handler_call import NotHandled, call_key_function, is_async
 from cometmq.client.offsets.offset_store import OffsetStore
-from cometmq.errors import BrokerError, CometError
+from cometmq.errors import BatchNotHandled, BrokerError, CometError
 from cometmq.model.message import Property
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import PullStatus
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LETTERS_MAX = 100_000
+"""Letters not released that a group may have: each worker process keeps their keys, some 60 MB."""
 _PULL_COUNT = 32
 _PAUSE_S = 0.2
 _MARK = re.compile(r"(.+)/(\d+)/(\d+)")
@@ -81,7 +83,8 @@ class DivertedShardingKeys:
     async def refresh(self, broker_name: str, retry_for_s: float) -> None:
         """Read what has come to the dead letters at a broker, and forget what was released.
 
-        Raises RemotingError or BrokerError once the broker has not answered for `retry_for_s`.
+        Raises RemotingError or BrokerError once the broker has not answered for `retry_for_s`, and
+        BatchNotHandled where the group has more letters than `LETTERS_MAX`.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + retry_for_s
@@ -99,6 +102,8 @@ class DivertedShardingKeys:
         queue = MessageQueue(dlq_topic_of(self._options.group), broker_name, 0)
         known = self._read[broker_name]
         released = await self._offsets.committed(queue) or 0
+        for offset in [offset for offset in known if offset < released]:
+            del known[offset]
         at = self._next.get(broker_name, released)
         while True:
             pull = PullRequest(queue, at, _PULL_COUNT, TopicFilter(), carries_filter=True)
@@ -111,14 +116,23 @@ class DivertedShardingKeys:
             for message in result.messages:
                 if letter := self._letter_of(message, broker_name):
                     self._own.discard(letter)
-                    known[message.queue_offset] = letter
+                    if message.queue_offset >= released:
+                        known[message.queue_offset] = letter
+            self._check_room(queue)
             if result.next_offset <= at or result.status is PullStatus.NO_NEW_MSG:
                 break
             at = result.next_offset
         self._next[broker_name] = at
-        for offset in [offset for offset in known if offset < released]:
-            del known[offset]
         self._index()
+
+    def _check_room(self, queue: MessageQueue) -> None:
+        count = sum(map(len, self._read.values()))
+        if count > LETTERS_MAX:
+            raise BatchNotHandled(
+                f"more than {LETTERS_MAX} messages follow diverted keys of the group "
+                f"{self._options.group} and are not released: handle what lies in "
+                f"{queue.topic}, and set the group's offsets there behind it"
+            )
 
     async def divert(
         self, message: MessageExt, queue: MessageQueue, outcome: HandlerOutcome

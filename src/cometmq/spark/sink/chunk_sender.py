@@ -109,42 +109,42 @@ class ChunkSender:
             return False
 
     async def _send_run(self, chunk: RowChunk, run: list[RowRequest]) -> None:
-        """Send the frames of a run, each after the answer to the one before it."""
-        for frame in run:
-            await self._send(chunk, frame)
+        """Send the requests of a run, each after the answer to the one before it."""
+        for request in run:
+            await self._send(chunk, request)
 
-    async def _send(self, chunk: RowChunk, frame: RowRequest) -> None:
-        """Send a frame; where a broker refuses it for good, find the rows that it refuses."""
+    async def _send(self, chunk: RowChunk, request: RowRequest) -> None:
+        """Send a request; where a broker refuses it for good, find the rows that it refuses."""
         try:
-            await self._send_once(chunk, frame)
+            await self._send_once(chunk, request)
         except CometError as error:
             if error.retriable or not isinstance(error, BrokerError):
-                self._raise(chunk, frame.places[0], error)
-            if len(frame.places) == 1:
-                chunk.refused[frame.places[0]] = str(error)
+                self._raise(chunk, request.places[0], error)
+            if len(request.places) == 1:
+                chunk.refused[request.places[0]] = str(error)
                 self._raise_refused(chunk)
                 return
-            for half in frame.halves():
+            for half in request.halves():
                 await self._send(chunk, half)
 
-    async def _send_once(self, chunk: RowChunk, frame: RowRequest) -> None:
+    async def _send_once(self, chunk: RowChunk, request: RowRequest) -> None:
         pipeline = self._pipeline
         session, sender = pipeline.session, pipeline.retrying_sender
         deadline = asyncio.get_running_loop().time() + self._retry_for_s
         born_ms = session.clock.now_ms()
-        ids = session.uniq_keys.next_keys(born_ms, len(frame.places))
+        ids = session.uniq_keys.next_keys(born_ms, len(request.places))
 
         async def choose(failed_broker: str | None) -> MessageQueue:
-            queues = await self._publish_queues(frame.topic)  # anew, where a broker was away
-            if frame.queue is not None:
-                return frame.queue
-            return pipeline.queue_selector.round_robin(frame.topic, queues, failed_broker)
+            queues = await self._publish_queues(request.topic)  # anew, where a broker was away
+            if request.queue is not None:
+                return request.queue
+            return pipeline.queue_selector.round_robin(request.topic, queues, failed_broker)
 
         if len(ids) == 1:
-            one = row_requests.alone(chunk, frame, ids[0], born_ms)
+            one = row_requests.alone(chunk, request, ids[0], born_ms)
             await sender.send(one, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
         else:
-            batch = row_requests.encoded(chunk, frame, ids, born_ms)
+            batch = row_requests.encoded(chunk, request, ids, born_ms)
             await sender.send_encoded(batch, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
 
     async def _publish_queues(self, topic: str) -> Sequence[MessageQueue]:

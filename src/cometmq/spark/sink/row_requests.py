@@ -1,7 +1,7 @@
-"""Divides the rows of a chunk into frames, and frames into runs whose order must be kept.
+"""Divides the rows of a chunk into requests, and requests into runs whose order must be kept.
 
 Owns which rows travel together; does not know connections. Invariants: a row that is not refused is
-in one frame; rows of one sharding key, or for one given queue, are in one run, in their order.
+in one request; rows of one sharding key, or for one given queue, are in one run, in their order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RowRequest(NamedTuple):
     places: Sequence[int]
 
     def halves(self) -> tuple[RowRequest, RowRequest]:
-        """The same rows in two frames."""
+        """The same rows in two requests."""
         middle = len(self.places) // 2
         assert middle, "a single row cannot be divided"
         return (
@@ -50,32 +50,32 @@ class RowRequest(NamedTuple):
 def runs_of(
     chunk: RowChunk, queues: Mapping[str, Sequence[MessageQueue]], index_of: IndexOfKey
 ) -> list[list[RowRequest]]:
-    """The frames of each run, to be sent one after another; rows without order have a run each.
+    """The requests of each run, to be sent one after another; rows without order have a run each.
 
     A row whose queue does not exist joins the refused ones. `queues` are those of every topic.
     """
     groups = _groups(chunk, queues, index_of)
     runs: list[list[RowRequest]] = []
     for (topic, queue), places in groups.items():
-        frames = [RowRequest(topic, queue, part) for part in _parts(chunk, topic, places)]
-        runs += [frames] if queue is not None else [[frame] for frame in frames]
+        requests = [RowRequest(topic, queue, part) for part in _parts(chunk, topic, places)]
+        runs += [requests] if queue is not None else [[request] for request in requests]
     return runs
 
 
-def encoded(chunk: RowChunk, frame: RowRequest, ids: Sequence[str], born_ms: int) -> EncodedBatch:
-    """The frame as a batch; `ids` are the unique keys of its messages."""
+def encoded(chunk: RowChunk, request: RowRequest, ids: Sequence[str], born_ms: int) -> EncodedBatch:
+    """The request as a batch; `ids` are the unique keys of its messages."""
     bodies, others = chunk.bodies, chunk.properties
     items = message_batch.encode_keyed(
-        ids, [bodies[at] for at in frame.places], [others[at] for at in frame.places]
+        ids, [bodies[at] for at in request.places], [others[at] for at in request.places]
     )
-    return EncodedBatch(frame.topic, born_ms, ids[0], items)
+    return EncodedBatch(request.topic, born_ms, ids[0], items)
 
 
-def alone(chunk: RowChunk, frame: RowRequest, msg_id: str, born_ms: int) -> PreparedMessage:
-    """The one message of a frame."""
-    (at,) = frame.places
+def alone(chunk: RowChunk, request: RowRequest, msg_id: str, born_ms: int) -> PreparedMessage:
+    """The one message of a request."""
+    (at,) = request.places
     properties = f"UNIQ_KEY\x01{msg_id}\x02{chunk.properties[at].decode()}"
-    return PreparedMessage(frame.topic, chunk.bodies[at], 0, 0, properties, msg_id, born_ms)
+    return PreparedMessage(request.topic, chunk.bodies[at], 0, 0, properties, msg_id, born_ms)
 
 
 def _groups(
@@ -119,7 +119,7 @@ def _queue(queues: Sequence[MessageQueue], broker: str | None, number: int) -> M
 
 
 def _parts(chunk: RowChunk, topic: str, places: Sequence[int]) -> Iterable[Sequence[int]]:
-    """The places of each frame: bounded in messages and bytes; delayed messages travel alone."""
+    """The places of each request: bounded in messages and bytes; delayed messages travel alone."""
     bodies, properties, delays = chunk.bodies, chunk.properties, chunk.delays
     if topic.startswith(RETRY_PREFIX) or len(topic) > _BATCH_TOPIC_MAX:
         yield from ([at] for at in places)
@@ -138,6 +138,6 @@ def _parts(chunk: RowChunk, topic: str, places: Sequence[int]) -> Iterable[Seque
         if index > begin and (is_alone or is_full):
             yield places[begin:index]
             begin, size = index, 0
-        size += own if not is_alone else FRAME_BYTES_MAX  # so that the next one begins a frame
+        size += own if not is_alone else FRAME_BYTES_MAX  # so that the next one begins a request
     if begin < len(places):
         yield places[begin:]

@@ -24,6 +24,7 @@ from cometmq.rules.filters.tag_expressions import split_expression
 from cometmq.spark.source.arrow_columns import byte_slices, column, repeated
 from cometmq.spark.source.columns import arrow_schema
 from cometmq.spark.source.property_entries import Properties
+from cometmq.spark.source.record_gaps import missing_offsets
 from cometmq.spark.source.record_positions import HEAD, chosen, read_at, record_heads, require
 from cometmq.wire.compression import BYTES_MAX as INFLATED_BYTES_MAX
 from cometmq.wire.compression import inflate
@@ -58,6 +59,8 @@ class PulledRecords(NamedTuple):
     queue: MessageQueue
     end: int
     data: bytes
+    next: int = 0
+    """Where the next pull goes on; 0 where nobody looks for missing offsets."""
 
 
 class BatchBuilder:
@@ -76,11 +79,14 @@ class BatchBuilder:
         *,
         unfiltered: str = "",
         fail_on_damage: bool = True,
+        check_gaps: Callable[[MessageQueue, Sequence[range]], None] | None = None,
     ) -> None:
         """`unfiltered` is a topic whose messages are all wanted, whatever their tags.
 
         `fail_on_damage`: a body whose checksum is wrong is a DamagedMessage, else null.
+        `check_gaps` is called before a batch whose queue lacks offsets between messages.
         """
+        self._check_gaps = check_gaps
         self._fail_on_damage = fail_on_damage
         self._unfiltered = unfiltered
         self._tags = split_expression(tags)
@@ -105,6 +111,9 @@ class BatchBuilder:
         if not chunks:
             return
         records = _Records(chunks, fail_on_damage=self._fail_on_damage)
+        if self._check_gaps is not None:
+            for queue, gaps in records.missing_offsets().items():
+                self._check_gaps(queue, gaps)
         if len(records):
             yield from self._batches_of(records)
 
@@ -147,6 +156,7 @@ class _Records:
             at, heads, offsets = at[wanted], chosen(heads, wanted), offsets[wanted]
             chunk_of = chunk_of[wanted]
         self.queues = [chunk.queue for chunk in chunks]
+        self._nexts = [chunk.next for chunk in chunks]
         self.chunk_of = chunk_of
         self.heads = heads
         self.queue_offsets = offsets
@@ -155,6 +165,10 @@ class _Records:
 
     def __len__(self) -> int:
         return len(self.chunk_of)
+
+    def missing_offsets(self) -> dict[MessageQueue, list[range]]:
+        """By queue, what is missing between records and behind the last one of an answer."""
+        return missing_offsets(self.queues, self._nexts, self.chunk_of, self.queue_offsets)
 
     def _measure(self, at: Ints) -> None:
         """Find body and properties; every record must end where its length says."""

@@ -5,7 +5,8 @@ what each response code means for a reader that must get exactly `begin <= queue
 Does not know what is inside a record (`arrow_batches`), Spark, or Arrow.
 Invariant: the records of a range come in the order of their offsets and hold each message once,
 however often brokers restart; an offset that is gone raises DataLoss, or is logged and skipped with
-failOnDataLoss=false. Answers that are buffered are bounded in number and, but for two of them, in
+failOnDataLoss=false; one that never comes back (damage, a topic that its broker compacts) is logged
+and skipped. Answers that are buffered are bounded in number and, but for two of them, in
 bytes.
 Java: PullAPIWrapper, DefaultMQPullConsumer.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -24,13 +26,14 @@ from cometmq.errors import (
     CertificateRefused,
     CometError,
     DataLoss,
+    MessagesDeleted,
     QueueShrank,
     RemotingError,
     RouteNotFound,
 )
 from cometmq.spark.source.arrow_batches import BatchBuilder, PulledRecords
 from cometmq.spark.source.cluster_client import cluster_client_of
-from cometmq.spark.source.offset_planning import BEGIN_ANEW
+from cometmq.spark.source.offset_planning import BEGIN_ANEW, OffsetRange
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.net.blocking_channel import BlockingChannel
     from cometmq.spark.source.cluster_client import ClusterClient
-    from cometmq.spark.source.offset_planning import OffsetRange
     from cometmq.spark.source.retries import RetryDeadline
     from cometmq.spark.source.source_options import SourceOptions
     from cometmq.wire.command import Command
@@ -62,6 +64,7 @@ _PULL_SIZE_MAX = 1024
 _COUNT_LIMIT = 32
 """An answer with more messages was cut by its bytes, so the next ones vary: leave some room."""
 _FULL_BEFORE_GROWTH = 16
+_NO_FILTER = ("*", "")
 _REMOVED = "MESSAGE_WAS_REMOVING"
 """The remark of an answer that passes over messages because they are gone."""
 _OFFSET_AT, _offset_of = 20, Struct(">q").unpack_from
@@ -78,12 +81,38 @@ def read_batches(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Itera
         options.tags,
         unfiltered=options.retry_topic,
         fail_on_damage=options.fail_on_data_loss,
+        check_gaps=partial(_check_gaps, cluster),
     )
     for one in ranges:
         for chunk in pull_range(cluster, one):
             if builder.add(chunk):
                 yield from builder.batches()
     yield from builder.batches()
+
+
+def _check_gaps(cluster: ClusterClient, queue: MessageQueue, gaps: Sequence[range]) -> None:
+    """Look why offsets are missing between messages of one answer, where no filter is the cause.
+
+    The first gap is read again: if retention has deleted it, that raises MessagesDeleted or is
+    logged. Others stay without a reader's help: damage, and topics that a broker compacts.
+    """
+    if cluster.options.filter_of(queue.topic) != _NO_FILTER:
+        return
+    found = BatchBuilder(("queue_offset",))
+    for chunk in pull_range(cluster, OffsetRange(queue, gaps[0].start, gaps[0].stop)):
+        found.add(chunk)
+    if any(batch.num_rows for batch in found.batches()):
+        raise BrokerAway(
+            f"broker {queue.broker_name} left out messages from {gaps[0].start} of queue {queue}, "
+            "and returns them now; read them again",
+            [queue.broker_name],
+        )
+    if len(gaps) > 1:
+        _log.warning(
+            "queue %s has no readable message at %d offsets in %d gaps from %d up to %d: the log "
+            "of its broker says why",
+            queue, sum(map(len, gaps)), len(gaps), gaps[0].start, gaps[-1].stop,
+        )  # fmt: skip
 
 
 def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecords]:
@@ -101,7 +130,7 @@ def pull_range(cluster: ClusterClient, one: OffsetRange) -> Iterator[PulledRecor
                 retry_deadline.reset()
                 rest = rest._replace(begin=after)
                 if data:
-                    yield PulledRecords(rest.queue, end, data)
+                    yield PulledRecords(rest.queue, end, data, after)
         except QueueShrank as error:
             cluster.reset()
             if not _waits(retry_deadline, error, cluster.options):
@@ -270,8 +299,7 @@ class _Pulls:
         A broker passes over what retention has deleted until its index shows that, which takes
         Apache's ten seconds; and over what it cannot read.
         """
-        has_filter = self._filter != ("*", "")
-        if has_filter and (answer.body or answer.remark != _REMOVED):
+        if self._filter != _NO_FILTER and (answer.body or answer.remark != _REMOVED):
             return
         after = header.next_begin_offset
         if answer.body:  # which may be too short for a record: whoever decodes it says so
@@ -310,7 +338,7 @@ class _Pulls:
             "the broker has deleted them"
         )
         if self._options.fail_on_data_loss:
-            raise DataLoss(
+            raise MessagesDeleted(
                 f"{sentence}; keep messages longer than Spark needs to read them, "
                 "or set failOnDataLoss=false to go on without them"
             )

@@ -28,7 +28,12 @@ PARTITIONS = {
 }
 """Partitions by name, in Spark's SQL: in UTC, whatever the time zone of the session."""
 
+_GATHERED_PARTS = 128
+"""Parts among which rows are divided before small ones are joined and large ones are cut."""
+
 _BAD = "_not_parsed"
+_SPACE = " \t\r\n"
+"""What JSON lets stand around a value."""
 _STRICT = {
     "columnNameOfCorruptRecord": _BAD,
     "allowSingleQuotes": "false",
@@ -73,10 +78,10 @@ class ArchiveRows:
         made = frame.withColumn(CHECKSUM, f.crc32("body"))
         if self.schema is None:
             return made.withColumn(REASON, f.lit(None).cast("string"))
-        fields = _fields(self.schema)
         text = f.col("body").cast("string")
-        parsed = f.from_json(text, fields.add(_BAD, "string"), _STRICT)
-        made = made.withColumn(VALUE, parsed)
+        parsed = f.from_json(text, _fields(self.schema).add(_BAD, "string"), _STRICT)
+        # A generated row, for Spark would put a plain column's expression wherever it is used.
+        made = made.select("*", f.inline(f.array(f.struct(parsed.alias(VALUE)))))
         made = made.withColumn(REASON, _reason(text, _fields(self.schema)))
         return made.withColumn(VALUE, f.col(VALUE).dropFields(_BAD))
 
@@ -94,7 +99,7 @@ class ArchiveRows:
                 f"the partition {self.partition!r} is called {made.columns[-1]}, as a column of "
                 "the table is: give it another name, as in `to_date(value.time) AS day`"
             )
-        return made
+        return made if self.partition in PARTITIONS else _gathered(made)
 
     def partition_columns(self, rows: DataFrame) -> list[str]:
         """The names that Spark partitions by: one, or none."""
@@ -104,6 +109,14 @@ class ArchiveRows:
         """The messages that do not fit, each with its reason and its body."""
         frame = shaped.where(f"{REASON} IS NOT NULL")
         return frame.drop(VALUE) if VALUE in frame.columns else frame
+
+
+def _gathered(rows: DataFrame) -> DataFrame:
+    """The rows of a partition in one task, or in few where they are many: each writes a file.
+
+    By store time that is so already: a queue is read in its order.
+    """
+    return rows.hint("rebalance", _GATHERED_PARTS, rows.columns[-1])
 
 
 def _fields(schema: str) -> StructType:
@@ -133,9 +146,10 @@ def _reason(text: Column, fields: StructType) -> Column:
     ]
     missing = [f.when(value[one.name].isNull(), one.name) for one in fields if not one.nullable]
     lacks = f.concat_ws(", ", *missing) if missing else f.lit("")
-    is_one = f.json_array_length(f.concat(f.lit("["), text, f.lit("]"))) == 1  # nothing behind it
-    is_parsed = value.isNotNull() & value[_BAD].isNull() & is_one
-    fits = is_parsed & f.is_valid_utf8("body") & (lacks == "")
+    is_one = _is_one_value(text)
+    is_parsed = value.isNotNull() & value[_BAD].isNull()
+    fits = is_parsed & (_ends_with_its_only_brace(text) | is_one) & f.is_valid_utf8("body")
+    fits &= lacks == ""
     return (
         f.when(fits, None)
         .when(f.col("body").isNull(), "the message has no readable body")
@@ -152,3 +166,22 @@ def _reason(text: Column, fields: StructType) -> Column:
             )
         )
     )
+
+
+def _ends_with_its_only_brace(text: Column) -> Column:
+    """Whether the first `}` of a text ends it: then nothing is behind an object that it begins."""
+    from pyspark.sql import functions as f
+
+    return f.locate("}", text) == f.length(f.rtrim(text, f.lit(_SPACE)))
+
+
+def _is_one_value(text: Column) -> Column:
+    """Whether nothing is behind the first JSON value of a text; null where it is not JSON.
+
+    A text that ends the array around it early hides what comes behind it, another value too.
+    """
+    from pyspark.sql import functions as f
+
+    alone = f.json_array_length(f.concat(f.lit("["), text, f.lit("]")))
+    with_another = f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))
+    return (alone == 1) & (with_another == 2)

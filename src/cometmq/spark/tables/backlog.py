@@ -39,10 +39,11 @@ class TopicBacklog:
     queues: int
     lag: int
     """Messages not yet done: beyond the committed offsets, and not deleted by retention."""
-    behind_s: float
+    behind_s: float | None
     """Between the store times of the newest message and of the last one done, in the worst queue.
 
-    None is done, or all are: 0."""
+    0 when all are done; None where brokers cannot say it of a queue with lag: the group has done
+    nothing in it, or retention has deleted the last message that it did."""
     in_rate: float
     out_rate: float
     drain_s: float | None
@@ -199,7 +200,7 @@ def _row(
         topic=topic,
         queues=len(lags),
         lag=lag,
-        behind_s=max(_behind_s(after, queue) for queue in lags),
+        behind_s=_behind_s(after, [queue for queue, count in lags.items() if count]),
         in_rate=round(came / seconds, 1),
         out_rate=round(went / seconds, 1),
         drain_s=_drain_s(lag, (went - came) / seconds),
@@ -210,12 +211,13 @@ def _row(
     )
 
 
-def _behind_s(look: _ProgressSnapshot, queue: MessageQueue) -> float:
-    newest_ms, done_ms = (
-        look.ends[queue].last_update_timestamp,
-        look.progress[queue].last_timestamp,
-    )
-    return round((newest_ms - done_ms) / 1000, 1) if look.lag(queue) and done_ms else 0.0
+def _behind_s(look: _ProgressSnapshot, late: Sequence[MessageQueue]) -> float | None:
+    """The longest time of the queues with lag; None where it is not known of one."""
+    done_ms = {queue: look.progress[queue].last_timestamp for queue in late}
+    if not all(done_ms.values()):
+        return None
+    behind = (look.ends[queue].last_update_timestamp - done_ms[queue] for queue in late)
+    return round(max(behind, default=0) / 1000, 1)
 
 
 def _drain_s(lag: int, gain: float) -> float | None:

@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cometmq.errors import CometError, DataLoss, SettingsError
+from cometmq.errors import CometError, DataLoss, MessagesDeleted, SettingsError
 from cometmq.spark.source import columns, source_options
 from cometmq.spark.source.cluster_client import ClusterClient
 from cometmq.spark.source.planned_offsets import PlannedOffsets
@@ -183,8 +183,8 @@ class TableAppender:
         return progress
 
     def _may_be_skipped(self, error: DataLoss) -> bool:
-        """Whether retention may have passed the read, and the caller goes on without messages."""
-        return not self._fail_on_data_loss and type(error) is DataLoss
+        """Whether a new plan leaves out what is gone, and the caller goes on without it."""
+        return not self._fail_on_data_loss and isinstance(error, MessagesDeleted)
 
     def _progress_after(
         self, before: TableProgress, added: Sequence[ArchivedRanges], target: Positions
@@ -310,11 +310,18 @@ def _slots(spark: SparkSession) -> int:
 
 def _check_settings(of_table: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     for name, value in of_table.items():
-        if name in given and given[name] != value:
+        if name in given and not _are_same(name, given[name], value):
             raise SettingsError(
                 f"the table was made with {name}={value!r}, and this run has {given[name]!r}: give "
                 "the same, or another directory"
             )
+
+
+def _are_same(name: str, given: Any, of_table: Any) -> bool:
+    """Whether two values of a setting mean the same: topics may come in any order."""
+    if name == "topics":
+        given, of_table = (sorted(text.split(" ", 1)[1].split(", ")) for text in (given, of_table))
+    return bool(given == of_table)
 
 
 def _wrong(what: str) -> CometError:
