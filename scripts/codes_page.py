@@ -92,7 +92,7 @@ NOTES = {
     901: "who shares a broker name",
     904: "a sign of life between registrations",
     905: "to brokers of one name, with `notifyMinBrokerIdChanged`",
-    907: "`haStatus`; of a master without slaves",
+    907: "`haStatus`, `brokers replication`",
     1007: "`getBrokerEpoch`; answers 1, as a broker without a controller does",
     3001: "`createUser`, `copyUser`; `cometmq users create`; [access control](access.md)",
     3002: "`updateUser`, `copyUser`; `cometmq users update`",

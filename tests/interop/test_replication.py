@@ -72,10 +72,11 @@ def theirs(jars: Path, namesrv: str, home: Path, **role: object) -> Iterator[str
 
 def send(namesrv: str, name: str) -> None:
     """Every send is answered OK, so a slave has all of it."""
-    with Producer("pair", namesrv=namesrv, send_timeout_s=40.0) as producer:
+    with Producer("pair", namesrv=namesrv) as producer:
         until(lambda: is_writable(producer, name), 60)
         for n in range(COUNT):
-            result = producer.send(Message(TOPIC, f"{name} {n}".encode() * 40, keys=f"{name}-{n}"))
+            message = Message(TOPIC, f"{name} {n}".encode() * 40, keys=f"{name}-{n}")
+            result = producer.send(message, timeout_s=40.0)
             assert result.status is SendStatus.SEND_OK, result
 
 

@@ -20,6 +20,7 @@ from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.own_address_check import wrong_address
 from cometmq.broker.cluster.registration import NamesrvRegistration
+from cometmq.broker.metrics.gauges import register_replication
 from cometmq.broker.replication.roles import MasterRole, SlaveRole
 from cometmq.broker.replication.slave_refusals import refused_on_slave
 from cometmq.broker.request_handlers import BrokerHandlers
@@ -113,6 +114,7 @@ class Broker:
             if settings.is_slave
             else MasterRole(store, settings, self._registration, tls)
         )
+        register_replication(state.metrics, self._replication)
         self._handlers = BrokerHandlers(
             environment,
             store,
@@ -127,6 +129,7 @@ class Broker:
         self._subscribe(live)
         config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
         endpoints = [*self._handlers.endpoints(), *config.endpoints(), *self._access.endpoints()]
+        endpoints += self._replication.endpoints()
         self._dispatcher = self._make_dispatcher(endpoints, environment.admission)
         self._server = RemotingServer(
             self._dispatcher,

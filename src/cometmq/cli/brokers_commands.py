@@ -1,4 +1,4 @@
-"""The commands about running brokers: list, status, config, wipe-write, restore-write, metadata.
+"""The commands about running brokers: list, status, replication, config, metadata, permissions.
 
 `cometmq broker` starts one. Java: mqadmin brokerStatus, getBrokerConfig, updateBrokerConfig,
 wipeWritePerm, addWritePerm, exportMetadata
@@ -16,6 +16,7 @@ from cometmq.cli.cluster_access import cluster_options
 from cometmq.cli.config_arguments import chosen, print_settings, settings_to_change
 from cometmq.cli.late_progress import LateProgress
 from cometmq.cli.printed_columns import print_json, print_table
+from cometmq.cli.replication_rows import REPLICATION_HEAD, replication_row, replication_rows
 from cometmq.cli.shared_options import json_option
 
 if TYPE_CHECKING:
@@ -41,6 +42,18 @@ def list_brokers(access: ClusterAccess, as_json: bool) -> None:
         print_json(rows)
     else:
         print_table(BROKER_HEAD, list(map(broker_row, rows)))
+
+
+@brokers.command()
+@cluster_options
+@json_option
+def replication(access: ClusterAccess, as_json: bool) -> None:
+    """Show how far the slaves of each master are, and whom each slave follows."""
+    rows = access.ask(replication_rows)
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(REPLICATION_HEAD, list(map(replication_row, rows)))
 
 
 @brokers.command()

@@ -28,15 +28,15 @@ class Pair:
 
     def __init__(self, namesrv: str, stack: AsyncExitStack) -> None:
         self.namesrv = namesrv
-        self._stack = stack
+        self.stack = stack
 
     async def start(self, store: StoreSettings = SMALL_STORE, **settings: Any) -> Harness:
         """One more broker; it stops with the pair, or by `broker.stop`."""
         broker = new_broker(store, namesrv_addr=self.namesrv, **settings)
         await broker.start()
-        self._stack.push_async_callback(broker.stop)
+        self.stack.push_async_callback(broker.stop)
         harness = Harness(broker)
-        self._stack.callback(harness.close_clients)
+        self.stack.callback(harness.close_clients)
         return harness
 
     async def both(self, **settings: Any) -> tuple[Harness, Harness]:

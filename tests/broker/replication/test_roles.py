@@ -13,12 +13,16 @@ from broker.harness import SMALL_STORE, new_broker, new_disk, run, stored_table
 from broker.replication.broker_pair import SLAVE, SYNC, commit, end_of, pair, until
 from cometmq.broker.replication.metadata_copy import Commit, own_commits
 from cometmq.broker.replication.slave_refusals import SLAVE_REFUSALS
+from cometmq.cli.replication_rows import replication_rows
+from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.errors import SettingsError
 from cometmq.settings.broker import BrokerSettings
+from cometmq.wire.bodies.broker import decode_replication_status
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
+    from broker.replication.broker_pair import Pair
     from cometmq.broker.app import Broker
 
 
@@ -149,6 +153,47 @@ def test_commits_at_the_slave_while_the_master_is_away_are_carried_to_it() -> No
             await until(lambda: offsets.committed("CG", "T", 0) == 1)
 
     run(scenario())
+
+
+def test_both_say_how_far_the_copy_is() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await brokers.both(
+                ha_flow_control_enable=True, max_ha_transfer_bytes_per_second=1_000
+            )
+            client, reader = await master.client(), await slave.client()
+            await asyncio.sleep(6)  # a heartbeat
+            for _ in range(10):
+                await client.send("T", b"x" * 1_000)
+            await asyncio.sleep(3)
+            code = RequestCode.GET_BROKER_HA_STATUS
+            status = decode_replication_status((await client.call(code)).body)
+            (one,) = status.slaves
+            assert status.log_end == end_of(master)
+            assert one.lag_bytes == end_of(master) - one.acknowledged > 0
+            assert one.is_in_sync
+            assert 1_000 <= one.lag_ms <= 4_000
+            assert one.bytes_per_second <= 1_000
+            said = decode_replication_status((await reader.call(code)).body).master
+            assert said is not None
+            assert (said.log_end, said.problem) == (end_of(slave), "")
+            await until(lambda: end_of(slave) == end_of(master))
+            status = decode_replication_status((await client.call(code)).body)
+            assert [(each.lag_bytes, each.lag_ms) for each in status.slaves] == [(0, 0)]
+            rows = await replication_rows(await stack_admin(brokers))
+            assert [row["state"] for row in rows] == ["in sync", "copying"]
+            await master.broker.stop()
+            said = decode_replication_status((await reader.call(code)).body).master
+            assert said is not None
+            assert said.problem
+
+    run(scenario())
+
+
+async def stack_admin(brokers: Pair) -> AsyncAdmin:
+    admin = AsyncAdmin(namesrv=brokers.namesrv)
+    await brokers.stack.enter_async_context(admin)
+    return admin
 
 
 def test_only_what_changed_here_and_is_ahead_is_carried() -> None:

@@ -14,7 +14,6 @@ from cometmq.net.handler import Reply
 from cometmq.wire.bodies.broker import (
     QueueContents,
     encode_broker_figures,
-    encode_lone_master,
     encode_queue_contents,
 )
 from cometmq.wire.codes import RequestCode as Code
@@ -54,7 +53,6 @@ class StatisticsRequests:
             Endpoint(Code.QUERY_CONSUME_QUEUE, self.queue_contents),
             Endpoint(Code.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean, RequestEffect.MUTATING),
             Endpoint(Code.DELETE_EXPIRED_COMMITLOG, self.clean, RequestEffect.MUTATING),
-            Endpoint(Code.GET_BROKER_HA_STATUS, self.replication),
             Endpoint(Code.GET_BROKER_EPOCH_CACHE, self.epochs),
         )
 
@@ -104,10 +102,6 @@ class StatisticsRequests:
                 ResponseCode.SYSTEM_ERROR, f"old files cannot be deleted: {error}"
             ) from error
         return Reply()
-
-    def replication(self, _request: Command, _connection: Connection) -> Reply:
-        """Report a master without slaves (907)."""
-        return Reply(body=encode_lone_master(self._store.max_phy_offset))
 
     def epochs(self, _request: Command, _connection: Connection) -> Reply:
         """Refuse a request about elections (1007): nobody elects this broker."""

@@ -5,7 +5,7 @@ Owns the registration only. Refuses to keep anything: each value is asked of its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cometmq.broker.metrics import metric_definitions as catalog
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cometmq.broker.groups.consumer_groups import ConsumerGroups
     from cometmq.broker.pulls.held_requests import HeldRequests
     from cometmq.metrics.registry import MetricsRegistry
+    from cometmq.model.replication import SlaveStatus
     from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.store.message_store import MessageStore
 
@@ -41,6 +42,37 @@ def register_tables(
     registry.callback(catalog.TOPICS, lambda: len(topics.table))
     registry.callback(catalog.GROUPS, lambda: len(groups.table))
     registry.callback(catalog.HELD_REQUESTS, lambda: held.count)
+
+
+class ReplicationFigures(Protocol):
+    """What a broker knows of the copies of its log: of its own role's side only."""
+
+    @property
+    def timeouts(self) -> int:
+        """Writes that slaves did not acknowledge in time."""
+        ...
+
+    def slaves(self) -> tuple[SlaveStatus, ...]:
+        """The connected slaves of a master."""
+        ...
+
+    def is_following(self) -> bool:
+        """Whether a slave copies its master now."""
+        ...
+
+
+def register_replication(registry: MetricsRegistry, figures: ReplicationFigures) -> None:
+    """Register how far slaves are, or whether this one follows."""
+    slaves = figures.slaves
+    registry.callback(catalog.SLAVES, lambda: len(slaves()))
+    registry.callback(
+        catalog.SLAVE_LAG_BYTES, lambda: max((each.lag_bytes for each in slaves()), default=0)
+    )
+    registry.callback(
+        catalog.SLAVE_LAG_MS, lambda: max((each.lag_ms for each in slaves()), default=0)
+    )
+    registry.callback(catalog.SLAVE_TIMEOUTS, lambda: figures.timeouts)
+    registry.callback(catalog.IS_FOLLOWING, lambda: int(figures.is_following()))
 
 
 def _used_ratio(files: Files, directory: Path) -> float:

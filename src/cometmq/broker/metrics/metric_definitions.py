@@ -113,3 +113,19 @@ HELD_REQUESTS = Metric(
 )
 TOPICS = Metric("rocketmq_topic_number", _GAUGE, "{topic}", "Topics of this broker.")
 GROUPS = Metric("rocketmq_consumer_group_number", _GAUGE, "{group}", "Groups of this broker.")
+SLAVES = Metric("cometmq_slaves", _GAUGE, "{slave}", "Slaves that copy this master.")
+SLAVE_LAG_BYTES = Metric(
+    "cometmq_slave_lag_bytes", _GAUGE, "By", "Bytes that the slave furthest behind lacks."
+)
+SLAVE_LAG_MS = Metric(
+    "cometmq_slave_lag_ms", _GAUGE, "ms", "For how long a slave has lacked something, at most."
+)
+SLAVE_TIMEOUTS = Metric(
+    "cometmq_slave_timeouts_total",
+    _COUNTER,
+    "{write}",
+    "Writes of a SYNC_MASTER that its slaves did not acknowledge in time.",
+)
+IS_FOLLOWING = Metric(
+    "cometmq_is_following", _GAUGE, "{slave}", "1 while this slave copies its master, else 0."
+)

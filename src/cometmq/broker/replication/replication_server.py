@@ -15,6 +15,7 @@ from cometmq.broker.replication.replica_quorum import SlaveRange
 from cometmq.broker.replication.slave_connection import SlaveConnection
 from cometmq.broker.replication.slave_feed import FeedLimits, LogRange
 from cometmq.errors import SettingsError
+from cometmq.model.replication import SlaveStatus
 from cometmq.net.iteration_budget import IterationBudget
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.net.tls_layer import TlsLayer
@@ -58,6 +59,7 @@ class ReplicationServer:
         self.warnings = RateLimitedLog(log)
         self.slaves: list[SlaveConnection] = []
         """The connected slaves, the oldest first."""
+        self._gap_max = settings.ha_max_gap_not_in_sync_bytes
         heartbeat_s = settings.ha_send_heartbeat_interval_ms / 1000
         self._look_s = heartbeat_s / _LOOKS
         self.limits = FeedLimits(
@@ -141,7 +143,26 @@ class ReplicationServer:
         for slave in self.slaves:
             slave.send_more()
 
+    def status(self) -> tuple[SlaveStatus, ...]:
+        """What is known of each slave that has asked for bytes."""
+        end, now_s = self._store.max_phy_offset, asyncio.get_running_loop().time()
+        return tuple(
+            SlaveStatus(
+                addr=slave.address,
+                acknowledged=slave.feed.acknowledged,
+                next_offset=slave.feed.next_offset,
+                lag_bytes=end - slave.feed.acknowledged,
+                lag_ms=int(slave.feed.lag_s(now_s) * 1000),
+                bytes_per_second=slave.feed.bytes_per_second,
+                is_in_sync=end - slave.feed.acknowledged < self._gap_max,
+            )
+            for slave in self.slaves
+            if slave.feed.has_begun
+        )
+
     def _look(self) -> None:
+        end, now_s = self._store.max_phy_offset, asyncio.get_running_loop().time()
         for slave in list(self.slaves):
+            slave.feed.note_end(end, now_s)
             slave.look()
         self._timer = asyncio.get_running_loop().call_later(self._look_s, self._look)

@@ -15,17 +15,24 @@ from cometmq.broker.replication.replica_quorum import ReplicaQuorum
 from cometmq.broker.replication.replication_client import ReplicationClient
 from cometmq.broker.replication.replication_server import ReplicationServer
 from cometmq.errors import SettingsError
+from cometmq.model.replication import MasterStatus, ReplicationStatus, SlaveStatus
 from cometmq.net.address import join_address
+from cometmq.net.endpoint import Endpoint
+from cometmq.net.handler import Reply
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.settings.broker import SYNC_MASTER
+from cometmq.wire.bodies.broker import encode_replication_status
+from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from cometmq.broker.broker_state import BrokerState
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.net.channel_pool import ChannelPool
+    from cometmq.net.connection import Connection
     from cometmq.net.tls_contexts import TlsContexts
     from cometmq.settings.broker import BrokerSettings
     from cometmq.store.message_store import MessageStore
+    from cometmq.wire.command import Command
     from cometmq.wire.headers.namesrv import RegisterBrokerResponseHeader
 
 log = logging.getLogger(__name__)
@@ -57,6 +64,24 @@ class MasterRole:
     def is_following(self) -> bool:
         """A master follows nobody."""
         return False
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (Endpoint(RequestCode.GET_BROKER_HA_STATUS, self.status),)
+
+    @property
+    def timeouts(self) -> int:
+        """Writes that slaves did not acknowledge in time."""
+        return self.quorum.timeouts if self.quorum is not None else 0
+
+    def slaves(self) -> tuple[SlaveStatus, ...]:
+        """How far each slave is."""
+        return self.server.status()
+
+    def status(self, _request: Command, _connection: Connection) -> Reply:
+        """Tell how far each slave is (907)."""
+        status = ReplicationStatus(self._store.max_phy_offset, self.slaves())
+        return Reply(body=encode_replication_status(status))
 
     async def start(self) -> None:
         """Listen for slaves, and from now on wait for them.
@@ -107,6 +132,7 @@ class SlaveRole:
         self._has_fixed_address = bool(settings.ha_master_address)
         self._registration = registration
         self._background = BackgroundTasks("replication")
+        self._store = store
         store.is_slave = True
         self.client = ReplicationClient(store, settings, tls)
         self.client.on_need = registration.topics_changed
@@ -116,6 +142,25 @@ class SlaveRole:
     def is_following(self) -> bool:
         """Whether the master's log is being copied now."""
         return self.client.is_following
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """The requests that this class answers."""
+        return (Endpoint(RequestCode.GET_BROKER_HA_STATUS, self.status),)
+
+    @property
+    def timeouts(self) -> int:
+        """A slave waits for nobody."""
+        return 0
+
+    def slaves(self) -> tuple[SlaveStatus, ...]:
+        """A slave has none."""
+        return ()
+
+    def status(self, _request: Command, _connection: Connection) -> Reply:
+        """Tell whom this slave follows, or why nobody (907)."""
+        client, end = self.client, self._store.max_phy_offset
+        master = MasterStatus(client.address, end, client.problem)
+        return Reply(body=encode_replication_status(ReplicationStatus(end, (), master)))
 
     async def start(self) -> None:
         """Follow the master as soon as it is known."""

@@ -8,11 +8,14 @@ Java: DefaultHAConnection.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from cometmq.errors import ProtocolError
 
 _NEVER = -1
+_LAG_SAMPLES = 3_600
+"""Ends of the log that are remembered, one a look: no longer lag is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class SlaveFeed:
         """The slave's first report."""
         self.first_offset = _NEVER
         """Where the first transfer began: bytes before it may be missing at the slave."""
+        self._ends: deque[tuple[int, float]] = deque(maxlen=_LAG_SAMPLES)
+        """Where the log ended and when, of all that the slave has not reached."""
         self.sent_bytes = 0
         """Bytes of the log sent so far."""
         self.bytes_per_second = 0
@@ -123,6 +128,21 @@ class SlaveFeed:
     def is_silent(self, now_s: float) -> bool:
         """Whether the slave has said nothing for so long that its connection is closed."""
         return now_s - self._heard_s > self._limits.silence_max_s
+
+    def note_end(self, log_end: int, now_s: float) -> None:
+        """Remember where the log ends now: `lag_s` is measured by it."""
+        self._drop_reached()
+        if log_end > self.acknowledged and (not self._ends or self._ends[-1][0] < log_end):
+            self._ends.append((log_end, now_s))
+
+    def lag_s(self, now_s: float) -> float:
+        """For how long the slave has lacked something that it lacks now, seconds; 0: nothing."""
+        self._drop_reached()
+        return now_s - self._ends[0][1] if self._ends else 0.0
+
+    def _drop_reached(self) -> None:
+        while self._ends and self._ends[0][0] <= self.acknowledged:
+            self._ends.popleft()
 
     def _turn(self, now_s: float) -> None:
         if now_s - self._second >= 1.0:

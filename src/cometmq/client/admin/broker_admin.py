@@ -13,7 +13,7 @@ from cometmq.client.admin.admin_session import AdminSession
 from cometmq.client.session.argument_checks import check_texts
 from cometmq.errors import BrokerError, ClientError
 from cometmq.settings import properties
-from cometmq.wire.bodies.broker import decode_producer_table
+from cometmq.wire.bodies.broker import decode_producer_table, decode_replication_status
 from cometmq.wire.bodies.name_lists import decode_kv_table
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cometmq.model.admin_stats import ProducerInfo
+    from cometmq.model.replication import ReplicationStatus
     from cometmq.model.route import ClusterInfo
 
 _is_key = re.compile(r"[\w.\-]+").fullmatch
@@ -46,6 +47,12 @@ class AsyncBrokerAdmin(AdminSession):
     async def broker_status(self, broker: str) -> dict[str, str]:
         """What a broker says about itself: version, rates, disk, by RocketMQ's names, as texts."""
         return decode_kv_table(await self._ask_broker(broker, RequestCode.GET_BROKER_RUNTIME_INFO))
+
+    async def replication_status(self, broker: str) -> ReplicationStatus:
+        """How far the slaves of a master are, or whom a slave follows; by name the master."""
+        return decode_replication_status(
+            await self._ask_broker(broker, RequestCode.GET_BROKER_HA_STATUS)
+        )
 
     async def broker_config(self, broker: str) -> dict[str, str]:
         """The settings of a broker, by RocketMQ's names."""

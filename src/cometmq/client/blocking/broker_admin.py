@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cometmq.client.admin.broker_admin import AsyncBrokerAdmin
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.model.admin_stats import ProducerInfo
+    from cometmq.model.replication import ReplicationStatus
     from cometmq.model.route import ClusterInfo
 
 
@@ -33,6 +34,10 @@ class BrokerAdmin:
     def broker_status(self, broker: str) -> dict[str, str]:
         """What a broker says about itself: version, rates, disk, by RocketMQ's names, as texts."""
         return self._bridge.call(self._inner.broker_status(broker))
+
+    def replication_status(self, broker: str) -> ReplicationStatus:
+        """How far the slaves of a master are, or whom a slave follows; by name the master."""
+        return self._bridge.call(self._inner.replication_status(broker))
 
     def broker_config(self, broker: str) -> dict[str, str]:
         """The settings of a broker, by RocketMQ's names."""

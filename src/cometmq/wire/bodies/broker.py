@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.model.admin_stats import ProducerInfo
+from cometmq.model.replication import MasterStatus, ReplicationStatus, SlaveStatus
 from cometmq.wire import fastjson
 from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.admin import consume_stats_fields
@@ -134,23 +135,61 @@ def encode_group_forbidden(group: str, topic: str, *, is_readable: bool) -> byte
     return fastjson.dumps({"group": group, "readable": is_readable, "topic": topic})
 
 
-def encode_lone_master(max_phy_offset: int) -> bytes:
-    """Write the answer to 907 of a master without slaves, whose log ends there."""
-    client = {
+def encode_replication_status(status: ReplicationStatus) -> bytes:
+    """Write the answer to 907. `lagMillis` and `problem` are ours; Apache's tools skip them."""
+    master = status.master
+    client: dict[str, object] = {
         "lastReadTimestamp": 0,
         "lastWriteTimestamp": 0,
         "masterFlushOffset": 0,
-        "maxOffset": 0,
+        "maxOffset": status.log_end if master else 0,
         "transferredByteInSecond": 0,
     }
+    if master is not None:
+        client |= {"masterAddr": master.addr, "problem": master.problem}
+    connections = [
+        {
+            "addr": each.addr,
+            "diff": each.lag_bytes,
+            "inSync": each.is_in_sync,
+            "lagMillis": each.lag_ms,
+            "slaveAckOffset": each.acknowledged,
+            "transferFromWhere": each.next_offset,
+            "transferredByteInSecond": each.bytes_per_second,
+        }
+        for each in status.slaves
+    ]
     fields = {
         "haClientRuntimeInfo": client,
-        "haConnectionInfo": [],
-        "inSyncSlaveNums": 0,
-        "master": True,
-        "masterCommitLogMaxOffset": max_phy_offset,
+        "haConnectionInfo": connections,
+        "inSyncSlaveNums": sum(each.is_in_sync for each in status.slaves),
+        "master": master is None,
+        "masterCommitLogMaxOffset": 0 if master else status.log_end,
     }
     return fastjson.dumps(fields)
+
+
+def decode_replication_status(data: bytes) -> ReplicationStatus:
+    """Read the answer to 907, ours or Apache's, which says no lag in time: 0 there."""
+    obj = json_fields.load_object(data)
+    if not obj.get("master"):
+        client = json_fields.object_of(obj.get("haClientRuntimeInfo"))
+        end = json_fields.number(client, "maxOffset", 0)
+        addr, problem = client.get("masterAddr") or "", client.get("problem") or ""
+        return ReplicationStatus(end, (), MasterStatus(str(addr), end, str(problem)))
+    slaves = tuple(
+        SlaveStatus(
+            addr=str(each.get("addr") or ""),
+            acknowledged=json_fields.number(each, "slaveAckOffset", 0),
+            next_offset=json_fields.number(each, "transferFromWhere", 0),
+            lag_bytes=json_fields.number(each, "diff", 0),
+            lag_ms=json_fields.number(each, "lagMillis", 0),
+            bytes_per_second=json_fields.number(each, "transferredByteInSecond", 0),
+            is_in_sync=bool(each.get("inSync")),
+        )
+        for each in json_fields.items(obj, "haConnectionInfo", json_fields.object_of)
+    )
+    return ReplicationStatus(json_fields.number(obj, "masterCommitLogMaxOffset", 0), slaves)
 
 
 def _producer_fields(one: ProducerInfo) -> dict[str, object]:
