@@ -31,7 +31,8 @@ NOTIFIED_MAX = 256
 class BrokerNotifier:
     """Sends one-way commands to the addresses of brokers. Belongs to the name server's loop."""
 
-    def __init__(self, background: BackgroundTasks, tls: TlsContexts) -> None:
+    def __init__(self, background: BackgroundTasks, tls: TlsContexts | None = None) -> None:
+        """`tls` says whether brokers are connected to with it; None: they are not."""
         self._background = background
         self._tls = tls
         self._newest: dict[str, Command] = {}
@@ -54,7 +55,8 @@ class BrokerNotifier:
 
     async def _notify(self, addr: str) -> None:
         try:
-            channel = await connect(addr, CONNECT_S, tls=self._tls.client)
+            context = self._tls.client if self._tls else None
+            channel = await connect(addr, CONNECT_S, tls=context)
             channel.oneway(self._newest[addr])
             channel.close()
         except CometError as error:
