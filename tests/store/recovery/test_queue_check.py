@@ -43,3 +43,29 @@ def test_an_entry_that_names_no_whole_record_has_its_file_built_anew(
         assert harness.bodies() == [b"%d" % number for number in range(5)]
 
     run_scenario(scenario)
+
+
+def test_what_a_crash_left_of_entries_behind_the_checkpoint_is_no_damage(
+    run_scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are written again from the log; a file is built anew only for what was durable."""
+
+    async def scenario(harness: StoreHarness) -> None:
+        store = harness.open()
+        for number in range(10):
+            await harness.put(b"%d" % number)
+            if number == 4:
+                await store._maintenance.checkpoint_queues()
+        store._queues.write_all_pending()
+        await harness.crash()
+
+        def change(raw: bytearray) -> None:
+            assert any(raw[9 * SIZE : 10 * SIZE])
+            raw[7 * SIZE : 8 * SIZE] = bytes(SIZE)
+
+        edit(harness.root / "consumequeue/T/0" / f"{0:020d}", change)
+        harness.open()
+        assert "built anew" not in caplog.text
+        assert harness.bodies() == [b"%d" % number for number in range(10)]
+
+    run_scenario(scenario)
