@@ -85,3 +85,28 @@ def test_a_template_puts_what_the_store_puts(tmp_path: Path, host: str, with_crc
     assert len(expected[1]) > 4, "several files"
     for way in ("each", "runs"):
         assert stored(tmp_path, HOSTS[host], with_crc, way) == expected
+
+
+def test_a_template_puts_a_batch_side_by_side_in_one_file_or_nothing_of_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        harness = StoreHarness(tmp_path)
+        store = harness.open(commit_log_file_bytes=4096)
+        template = store.record_template("T", 1, born_host=HOSTS["short"], **SHARED)
+        for size, count in ((700, 3), (700, 3), (700, 6), (5_000, 1)):
+            bodies, raws = [b"b" * size] * count, [b"TAGS\x01a\x02"] * count
+            end, queued = store.max_phy_offset, store.max_offset("T", 0)
+            placed = template.put_batch(0, 1, bodies, raws, [0] * count)
+            await harness.wait_until_durable()
+            if size * count > 4096:
+                assert placed is None
+                assert (store.max_phy_offset, store.max_offset("T", 0)) == (end, queued)
+                continue
+            assert placed is not None
+            assert list(placed.queue_offsets) == list(range(queued, queued + count))
+            begin, last = placed.phy_offsets[0], store.max_phy_offset - 1
+            assert begin // 4096 == last // 4096
+            assert last + 1 - begin == placed.size
+        assert harness.bodies() == [b"b" * 700] * 6
+        await harness.stop()
+
+    asyncio.run(scenario())
