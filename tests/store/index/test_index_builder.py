@@ -77,6 +77,16 @@ class LogInMemory:
         return self.data[at : at + length]
 
 
+@pytest.mark.parametrize("digits", [31, 32, 33, 40])
+def test_a_record_with_no_key_but_an_id_is_filed_under_all_of_it(digits: int) -> None:
+    unique = "7F00000112672A9F00AB00CD000000AB12345678"[:digits]
+    raw = properties.encode({"UNIQ_KEY": unique, "WAIT": "true"})
+    fields = ("T", 1, 0, 0, 0, 0, 5, bytes(8), 1_000, bytes(8), 0, 0)
+    data = log_record.encode(*fields, b"x", raw)
+    reader = KeyedRecordReader(cast("LogByteReader", LogInMemory(data)), 1 << 20)
+    assert reader.read(0, len(data), 1) == ([(key_hash("T", unique), 0, 1_000)], len(data))
+
+
 @pytest.mark.parametrize("flag", [0, 0x10], ids=["usual", "long address"])
 def test_a_read_ends_behind_a_record_with_long_keys_and_brings_many_of_others(flag: int) -> None:
     born = bytes(20 if flag else 8)
