@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,6 +138,33 @@ def node_program(tmp_path_factory: pytest.TempPathFactory) -> Run:
         done = subprocess.run(
             ["node", "roundtrip.js", *map(str, arguments)],
             cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        lines = done.stdout.splitlines()
+        assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-2000:]
+        return [line for line in lines if line.startswith(("SENT", "GOT", "MISSING"))]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def cpp_program(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Install the wheel into a folder of its own, and give what runs cpp/roundtrip.py."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        pytest.skip("the wheel with the C++ client is for Linux on x86_64")
+    folder = tmp_path_factory.mktemp("cpp")
+    wanted = HERE / "cpp" / "requirements.txt"
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
+    subprocess.run([*install, "-r", wanted], check=True, timeout=240)
+
+    def run(*arguments: object) -> list[str]:
+        keys = {key: text for key, text in os.environ.items() if key.startswith("ROCKETMQ_")}
+        done = subprocess.run(
+            [sys.executable, HERE / "cpp" / "roundtrip.py", *map(str, arguments)],
+            env={"HOME": str(folder), "PYTHONPATH": str(folder), **keys},
             capture_output=True,
             text=True,
             timeout=150,

@@ -202,7 +202,7 @@ def ann(guarded: LocalCluster) -> LocalCluster:
     """A user who may send to and read two topics."""
     with Admin(namesrv=guarded.namesrv, **KEYS) as admin:
         admin.create_user(USER, USER_SECRET)
-        for topic in ("Signed", "SignedGo", "SignedNode", "SignedSpark", "Other"):
+        for topic in ("Signed", "SignedGo", "SignedNode", "SignedCpp", "SignedSpark", "Other"):
             admin.create_topic(topic)
         admin.set_policy(USER, "Topic:Signed*", ["Pub", "Sub"])
         admin.set_policy(USER, "Group:Signed*", ["Sub"])
@@ -263,6 +263,20 @@ def test_node_clients_that_sign_send_and_receive(
     monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong")
     with pytest.raises(AssertionError):
         node_program("send", ann.namesrv, "SignedNode", "SignedNodeProducer", 1)
+
+
+def test_clients_of_the_older_python_library_that_sign_send_and_receive(
+    cpp_program: Run, ann: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", USER)
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", USER_SECRET)
+    sent = cpp_program("send", ann.namesrv, "SignedCpp", "SignedCppProducer", COUNT)
+    assert len([line for line in sent if line.startswith("SENT")]) == COUNT
+    got = cpp_program("consume", ann.namesrv, "SignedCpp", "SignedCppReader", COUNT)
+    assert len([line for line in got if line.startswith("GOT")]) == COUNT
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong")
+    with pytest.raises(AssertionError):
+        cpp_program("send", ann.namesrv, "SignedCpp", "SignedCppProducer", 1)
 
 
 def test_spark_writes_and_reads_with_keys_and_is_refused_without(

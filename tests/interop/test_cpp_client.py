@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import platform
-import subprocess
-import sys
 import threading
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,35 +18,7 @@ if TYPE_CHECKING:
     Run = Callable[..., list[str]]
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
-HERE = Path(__file__).parent
 COUNT = 20
-SAID = ("SENT", "GOT", "MISSING")
-
-
-@pytest.fixture(scope="module")
-def cpp_program(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Install the wheel into a folder of its own, and give what runs cpp/roundtrip.py."""
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        pytest.skip("the wheel with the C++ client is for Linux on x86_64")
-    folder = tmp_path_factory.mktemp("cpp")
-    wanted = HERE / "cpp" / "requirements.txt"
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
-    subprocess.run([*install, "-r", wanted], check=True, timeout=240)
-
-    def run(*arguments: object) -> list[str]:
-        done = subprocess.run(
-            [sys.executable, HERE / "cpp" / "roundtrip.py", *map(str, arguments)],
-            env={"HOME": str(folder), "PYTHONPATH": str(folder)},
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        lines = done.stdout.splitlines()
-        assert lines[-1:] == ["END"], done.stdout[-2000:] + done.stderr[-2000:]
-        return [line for line in lines if line.startswith(SAID)]
-
-    return run
 
 
 def make(cluster: LocalCluster, topic: str) -> str:

@@ -6,7 +6,6 @@ ali-ons has neither transactions nor consumers in order; what it has is used her
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     Run = Callable[..., list[str]]
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-HERE = Path(__file__).parent
 COUNT = 20
 
 

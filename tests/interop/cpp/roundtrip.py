@@ -35,8 +35,15 @@ def message(n: int) -> Message:
     return made
 
 
+def sign(client: Producer | PushConsumer) -> None:
+    """Have a client sign its requests, where the environment has keys."""
+    if access := os.environ.get("ROCKETMQ_ACCESS_KEY"):
+        client.set_session_credentials(access, os.environ["ROCKETMQ_SECRET_KEY"], "ALIYUN")
+
+
 def send() -> None:
     producer = Producer(GROUP)
+    sign(producer)
     producer.set_namesrv_addr(NAMESRV)
     producer.start()
     if MODE == "send-oneway":
@@ -68,6 +75,7 @@ class Consumer(PushConsumer):  # type: ignore[misc]
 
 def consume() -> None:
     consumer = Consumer(GROUP, orderly=MODE == "consume-ordered")
+    sign(consumer)
     consumer.set_namesrv_addr(NAMESRV)
     consumer.set_thread_count(1)
     left, refused, complete = [COUNT], set[str](), threading.Event()
