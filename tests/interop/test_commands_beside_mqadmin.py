@@ -102,6 +102,7 @@ def pair(
         Commands(cluster.namesrv)("topic", "create", TOPIC, "--queues", "4")
         mqadmin = Mqadmin(java, cluster.namesrv, folder)
         try:
+            mqadmin("clusterList")  # answered once its consumer and producer are online
             yield Commands(cluster.namesrv), mqadmin, cluster.broker
         finally:
             mqadmin.stop()
