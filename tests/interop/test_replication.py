@@ -1,9 +1,8 @@
-"""Our slave behind Apache's master and Apache's slave behind ours, in turn over one history."""
+"""Our slave behind Apache's master: every send waits for it, and the logs are equal."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,8 +87,9 @@ def is_writable(producer: Producer, name: str) -> bool:
 
 
 def log_of(store: Path) -> dict[int, bytes]:
-    """The bytes of each file of a log."""
-    return {int(file.name): file.read_bytes() for file in (store / "commitlog").iterdir()}
+    """The bytes of each file of a log; Apache makes the next file before it needs it."""
+    found = {int(file.name): file.read_bytes() for file in (store / "commitlog").iterdir()}
+    return {base: data for base, data in found.items() if data.strip(b"\0")}
 
 
 def assert_equal_from_the_slaves_first_file(master: Path, slave: Path) -> int:
@@ -124,36 +124,15 @@ def wanted(*names: str) -> set[bytes]:
     return {f"{name} {n}".encode() * 40 for name in names for n in range(COUNT)}
 
 
-def test_masters_and_slaves_take_turns_over_one_history(
+def test_our_slave_copies_apaches_master_byte_for_byte(
     apache_jars: Path, namesrv: str, tmp_path: Path
 ) -> None:
     mine, home = tmp_path / "ours", tmp_path / "apache"
-    apaches = home / "store"
-
     with (
         theirs(apache_jars, namesrv, home, **MASTER) as ha,
         ours(namesrv, mine, **SLAVE, haMasterAddress=ha),
     ):
         send(namesrv, "apache leads")
         assert len(read(namesrv, TOPIC, "readers", COUNT)) >= COUNT
-    assert assert_equal_from_the_slaves_first_file(apaches, mine) >= 1
+    assert assert_equal_from_the_slaves_first_file(home / "store", mine) >= 1
     assert wanted("apache leads") <= bodies(mine)
-
-    with (
-        ours(namesrv, mine, **MASTER) as ha,
-        theirs(apache_jars, namesrv, home, **SLAVE, haMasterAddress=ha),
-    ):
-        send(namesrv, "ours leads")
-    assert assert_equal_from_the_slaves_first_file(mine, apaches) >= 2
-    assert wanted("apache leads", "ours leads") <= bodies(apaches)
-
-    with theirs(apache_jars, namesrv, home, **MASTER), ours(namesrv, mine, **SLAVE):
-        send(namesrv, "apache again")  # here the name server says who the master is
-        until(
-            lambda: (
-                TOPIC in json.loads((mine / "config/topics.json").read_text())["topicConfigTable"]
-            ),
-            90,
-        )
-    assert assert_equal_from_the_slaves_first_file(apaches, mine) >= 2
-    assert wanted("apache leads", "ours leads", "apache again") <= bodies(mine)
