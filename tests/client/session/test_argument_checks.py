@@ -186,6 +186,7 @@ ADMIN = {
     "consume_stats": (("g", TOPIC), {"group": NAME, "topic": NAME}),
     "set_group_offsets": (("g", {queue: 0}), {"group": NAME, "offsets": [None, *OFFSETS]}),
     "broker_status": ((BROKER,), {"broker": [*TEXT, ""]}),
+    "replication_status": ((BROKER,), {"broker": [*TEXT, ""]}),
     "broker_config": ((BROKER,), {"broker": [*TEXT, ""]}),
     "set_broker_config": ((BROKER, {"a": "b"}), {"broker": [*TEXT, ""], "changes": CHANGES}),
     "set_name_server_config": (({"a": "b"},), {"changes": CHANGES}),
