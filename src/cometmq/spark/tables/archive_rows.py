@@ -80,8 +80,7 @@ class ArchiveRows:
             return made.withColumn(REASON, f.lit(None).cast("string"))
         text = f.col("body").cast("string")
         parsed = f.from_json(text, _fields(self.schema).add(_BAD, "string"), _STRICT)
-        # A generated row, for Spark would put a plain column's expression wherever it is used.
-        made = made.select("*", f.inline(f.array(f.struct(parsed.alias(VALUE)))))
+        made = made.withColumn(VALUE, parsed)
         made = made.withColumn(REASON, _reason(text, _fields(self.schema)))
         return made.withColumn(VALUE, f.col(VALUE).dropFields(_BAD))
 
