@@ -8,7 +8,7 @@ from broker.harness import run, running
 from cometmq.wire.codes import RequestCode, ResponseCode
 
 
-@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.AUTH_CREATE_USER, 31_999])
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.SWITCH_TIMER_ENGINE, 31_999])
 def test_an_unknown_code_is_answered_and_the_connection_stays(code: int) -> None:
     async def scenario() -> None:
         async with running() as harness:

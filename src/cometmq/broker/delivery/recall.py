@@ -60,9 +60,18 @@ class RecallHandler:
         self._settings = settings
 
     def __call__(self, request: Command, connection: Connection) -> Reply:
-        """Put the recall; raises Reject."""
+        """Put the recall, or say why not."""
+        try:
+            return self._recall(request, connection)
+        except Reject as refusal:
+            region = {"MSG_REGION": self._settings.region_id}
+            return Reply(refusal.code, remark=refusal.remark, ext=region)
+
+    def _recall(self, request: Command, connection: Connection) -> Reply:
+        self._check_allowed()
         header = RecallMessageRequestHeader.decode(request.ext)
-        self._check_allowed(header)
+        if self._topics.get(header.topic) is None:
+            raise Reject(ResponseCode.TOPIC_NOT_EXIST, f"the topic {header.topic} does not exist")
         handle = self._handle_of(header)
         now_ms = self._store.current_store_ms()
         raw = properties.encode(
@@ -85,7 +94,7 @@ class RecallHandler:
         ext = {"MSG_REGION": self._settings.region_id}
         return Reply(ResponseCode.SUCCESS, response, ext=ext, durable=True)
 
-    def _check_allowed(self, header: RecallMessageRequestHeader) -> None:
+    def _check_allowed(self) -> None:
         settings = self._settings
         if not settings.recall_message_enable:
             raise Reject(
@@ -97,8 +106,6 @@ class RecallHandler:
             raise Reject(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "this broker does not let anyone write"
             )
-        if self._topics.get(header.topic) is None:
-            raise Reject(ResponseCode.TOPIC_NOT_EXIST, f"the topic {header.topic} does not exist")
 
     def _handle_of(self, header: RecallMessageRequestHeader) -> RecallHandle:
         try:
