@@ -113,7 +113,11 @@ def test_the_list_of_endpoints_is_what_the_broker_answers() -> None:
     async def scenario() -> None:
         broker = new_broker()
         codes = [each.code for each in broker._handlers.endpoints()]
-        others = {RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CONFIG}
+        others = {
+            RequestCode.GET_BROKER_CONFIG,
+            RequestCode.UPDATE_BROKER_CONFIG,
+            RequestCode.GET_BROKER_HA_STATUS,
+        }
         others |= {each.code for each in broker._handlers._environment.access.endpoints()}
         assert len(codes) == len(set(codes))
         assert set(codes) | others == broker.codes

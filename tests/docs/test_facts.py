@@ -149,9 +149,12 @@ def test_the_map_from_java_leads_to_files_of_the_package():
 
 
 def _is_of_the_tree(path):
-    """Whether a path begins in a folder of ours; pages name files of stores, too."""
+    """Whether a path begins in a folder of ours; pages name files of stores, too.
+
+    The demo and the commands of the start page leave theirs in `var`.
+    """
     first = path.partition("/")[0]
-    return any((base / first).is_dir() for base in BASES)
+    return first != "var" and any((base / first).is_dir() for base in BASES)
 
 
 def _exists(path):
