@@ -8,6 +8,7 @@ import pytest
 
 from client.short_delay_cluster import until
 from cometmq import Admin, AsyncProducer, Message, MessageQueue, Producer, SendStatus
+from cometmq.client.session import routes
 from cometmq.errors import (
     BrokerError,
     ClientError,
@@ -269,8 +270,10 @@ def test_send_many_waits_for_a_broker_that_was_killed_and_keeps_each_queue_in_or
 
 
 def test_a_queue_is_found_again_when_its_broker_comes_back_at_another_address(
-    own_cluster, make_topic
+    own_cluster, make_topic, monkeypatch
 ):
+    # longer than a restart takes: the route is young when its address is refused
+    monkeypatch.setattr(routes, "_REFRESH_GAP_S", 2.0)
     topic = make_topic(own_cluster)
     with Producer("producers", namesrv=own_cluster.namesrv) as producer:
         queue = producer.queues(topic)[0]

@@ -174,11 +174,16 @@ class RetryingSender:
                 failures += 1
                 if unsafe is not None:  # it was stored once: a failed second copy is no error
                     return unsafe
-                if not error.retriable or failures > _retries_after(error, retries):
+                retries_left = _retries_after(error, retries) - failures
+                if not error.retriable or retries_left < 0:
                     raise
+                least_s = 0.0
                 if error.stale_route:
-                    self._session.routes.mark_stale(queue.topic if queue else topic)
-                await self._pause(error, failures, deadline)
+                    stale, routes = queue.topic if queue else topic, self._session.routes
+                    routes.mark_stale(stale)
+                    # the last attempt is made with a route fetched after a failure
+                    least_s = 0.0 if retries_left else routes.refresh_wait_s(stale)
+                await self._pause(error, failures, deadline, least_s)
             failed_broker = queue.broker_name if queue else None
 
     def _is_safe(self, found: object) -> bool:
@@ -205,12 +210,20 @@ class RetryingSender:
             tracker.record_success(queue.broker_name, begun)
         return found
 
-    async def _pause(self, error: CometError, failures: int, deadline: float) -> None:
-        """Pause before the next attempt; raises the error when the deadline comes first."""
-        pause_s = backoff_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
-        if self._left_s(deadline) <= pause_s:
+    async def _pause(
+        self, error: CometError, failures: int, deadline: float, least_s: float
+    ) -> None:
+        """Pause before the next attempt, `least_s` where the deadline leaves that much time.
+
+        Raises the error when the deadline comes before a pause as usual is over.
+        """
+        pause_s, left_s = (
+            backoff_s(failures, _FIRST_PAUSE_S, _LONGEST_PAUSE_S),
+            self._left_s(deadline),
+        )
+        if left_s <= pause_s:
             raise error
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(max(pause_s, least_s) if least_s < left_s else pause_s)
 
     def _left_s(self, deadline: float) -> float:
         return deadline - asyncio.get_running_loop().time()

@@ -80,6 +80,11 @@ class Routes:
         if route := self.cached.get(topic):
             route.is_stale = True
 
+    def refresh_wait_s(self, topic: str) -> float:
+        """How long until a stale route of the topic may be fetched again, seconds; 0: now."""
+        route = self.cached.get(topic)
+        return 0.0 if route is None else max(0.0, _REFRESH_GAP_S - self._age_s(route))
+
     def forget(self, topic: str) -> None:
         """Have the next use fetch the topic's route, however young this one is: it has changed."""
         self.cached.pop(topic, None)
@@ -134,7 +139,7 @@ class Routes:
         route = self.cached.get(topic)
         if route is None:
             await self._fetch_shared(topic)
-        elif route.is_stale and self._age_s(route) > _REFRESH_GAP_S:
+        elif route.is_stale and self._age_s(route) >= _REFRESH_GAP_S:
             try:
                 await self._fetch_shared(topic)
             except CometError as error:
