@@ -40,6 +40,7 @@ class FaultRounds:
         self._queues, self.sent = 1, 0
         self.happened: Counter[str] = Counter()
         self._driver: Driver | None = None
+        self._read: dict[Path, list[int]] = {}
         self.faults: dict[str, Callable[[], object]] = {
             "executor": lambda: cluster.kill_executor(self._dice.randrange(2)),
             "python worker": self._kill_python_worker,
@@ -95,11 +96,17 @@ class FaultRounds:
         found: list[int] = []
         for batch in table.glob("batch=*/_SUCCESS"):
             try:
-                files = [parquet.read_table(file) for file in batch.parent.glob("part-*.parquet")]
+                files = [self._numbers_of(file) for file in batch.parent.glob("part-*.parquet")]
             except (FileNotFoundError, pa.ArrowInvalid):  # the batch is being replayed
                 continue
-            found += [number for one in files for number in one["number"].to_pylist()]
+            found += [number for one in files for number in one]
         return sorted(found)
+
+    def _numbers_of(self, file: Path) -> list[int]:
+        """Its rows, read once: a batch that is replayed has files of other names."""
+        if file not in self._read:
+            self._read[file] = parquet.read_table(file)["number"].to_pylist()
+        return self._read[file]
 
     def _send(self, *, to_second: bool = True) -> None:
         two, first = self._two, self._two.broker
