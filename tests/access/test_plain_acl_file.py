@@ -129,9 +129,10 @@ def test_a_name_server_takes_them_too() -> None:
         (None, "there is no such file"),
         ("accounts: [", "it is no YAML at line 1"),
         ("accounts: []", "it has no accounts"),
+        ("accounts: " + "[" * 5_000, "it is nested too deeply"),
         ("# " + "x" * (1 << 20), "it has 1048578 bytes, the limit is 1048576"),
     ],
-    ids=["missing", "no YAML", "nobody", "too long"],
+    ids=["missing", "no YAML", "nobody", "nested", "too long"],
 )
 def test_a_start_without_good_accounts_is_refused(text: str | None, problem: str) -> None:
     async def scenario() -> None:

@@ -9,6 +9,7 @@ Java: AuthenticationPipeline, AuthorizationPipeline, PlainPermissionManager.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import logging
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.request_signature import ACCESS_KEY, SIGNATURE, sign
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from cometmq.access.request_rights import Actions
     from cometmq.model.access import User
     from cometmq.net.admission import AdmissionRequest
@@ -47,6 +50,7 @@ class AccessControl(Admission):
         self._rules = rules
         self._cluster = cluster
         self._authorizes = authorizes
+        self._reading = asyncio.Lock()
         self._log = RateLimitedLog(log)
 
     @property
@@ -59,27 +63,56 @@ class AccessControl(Admission):
         self._rules = rules
         self.rules_changed()
 
-    def admit(self, request: AdmissionRequest, connection: Connection) -> None:
+    def admit(
+        self, request: AdmissionRequest, connection: Connection
+    ) -> Coroutine[None, None, None] | None:
         """Raise Reject with NO_PERMISSION unless somebody who may do it has signed it."""
         try:
             user = self._user_of(request.command, connection.address)
             if user is not None:
+                if request.is_long_to_read and not self._is_beyond_rights(user, connection.address):
+                    return self._admit_later(user, request, connection)
                 self._authorize(user, request, connection.address)
         except Reject as refusal:
             self._note(request.command, connection, refusal)
             raise
+        connection.user = "" if user is None else user.username
+        return None
+
+    async def _admit_later(
+        self, user: User, request: AdmissionRequest, connection: Connection
+    ) -> None:
+        """Do the same in a thread, one at a time."""
+        try:
+            async with self._reading:
+                await asyncio.to_thread(self._authorize, user, request, connection.address)
+        except Reject as refusal:
+            self._note(request.command, connection, refusal)
+            raise
+        connection.user = user.username
 
     def admit_found(self, command: Command, connection: Connection, topic: str) -> None:
         """Raise Reject unless the user may do it with the topic that the handler found."""
-        user = self._rules.users.get(command.ext.get(ACCESS_KEY, ""))
-        if user is None or self._is_beyond_rights(user, connection.address):
-            return
+        actions = RIGHTS.get(command.code, RequestRight()).found
         try:
-            actions = RIGHTS.get(command.code, RequestRight()).found
-            self._require(user, resource_of_topic(topic), actions, connection.address)
+            self._require_of(command.ext.get(ACCESS_KEY, ""), connection, topic, actions)
         except Reject as refusal:
             self._note(command, connection, refusal)
             raise
+
+    def may_be_asked(self, connection: Connection, topic: str) -> bool:
+        """Whether who signed this connection's last request may send to the topic."""
+        try:
+            self._require_of(connection.user, connection, topic, (Action.PUB,))
+        except Reject as refusal:
+            self._log.warning(
+                "%s is not asked about a half message of %s: %s",
+                connection.addr,
+                topic,
+                refusal.remark,
+            )
+            return False
+        return True
 
     def always_admits(self, _request: AdmissionRequest, connection: Connection) -> bool:
         """Whether the address alone admits; each signature is another one, and must be seen."""
@@ -95,16 +128,20 @@ class AccessControl(Admission):
         rules, fields = self._rules, command.ext
         if rules.is_open_to(address):
             return None
-        name = fields.get(ACCESS_KEY)
+        user = self._enabled(fields.get(ACCESS_KEY, ""))
+        if not rules.is_trusted(user.username, address) and not _is_signed_by(user, command):
+            raise _refusal("check signature failed.")
+        return user
+
+    def _enabled(self, name: str) -> User:
+        """The user of this name, who may sign requests."""
         if not name:
             raise _refusal("username cannot be null.")
-        user = rules.users.get(name)
+        user = self._rules.users.get(name)
         if user is None:
             raise _refusal(f"User:{name} is not found.")
         if not user.is_enabled:
             raise _refusal(f"User:{name} is disabled.")
-        if not rules.is_trusted(name, address) and not _is_signed_by(user, command):
-            raise _refusal("check signature failed.")
         return user
 
     def _is_beyond_rights(self, user: User, address: str) -> bool:
@@ -126,22 +163,29 @@ class AccessControl(Admission):
                 "super users alone"
             )
         if right.cluster:
-            named = self._cluster or request.fields.get("clusterName") or _ANY_CLUSTER
+            named = self._cluster or request.fields.get(right.cluster_field) or _ANY_CLUSTER
             self._require(user, Resource(ResourceType.CLUSTER, named), right.cluster, address)
             return
         asked: dict[Resource, Actions] = {}
         resources = request.resources
         if right.topics:
-            for topic in resources.topics:
-                found = resource_of_topic(topic)
-                is_group = found.type is ResourceType.GROUP
-                asked[found] = _of_group(right.topics) if is_group else right.topics
+            asked |= dict(_asked_of(topic, right.topics) for topic in resources.topics)
         if right.groups:
             asked |= {resource_of_group(group): right.groups for group in resources.groups}
         if not asked and not right.may_name_nothing:
             raise _refusal(f"request {request.code} names no topic and no group")
         for resource, actions in asked.items():
             self._require(user, resource, actions, address)
+
+    def _require_of(
+        self, username: str, connection: Connection, topic: str, actions: Actions
+    ) -> None:
+        """Raise Reject unless the user may do one of these with a topic."""
+        if self._rules.is_open_to(connection.address):
+            return
+        user = self._enabled(username)
+        if not self._is_beyond_rights(user, connection.address):
+            self._require(user, *_asked_of(topic, actions), connection.address)
 
     def _require(self, user: User, resource: Resource, actions: Actions, address: str) -> None:
         if denial := self._rules.denial(user, resource, actions, address):
@@ -153,9 +197,12 @@ class AccessControl(Admission):
         )
 
 
-def _of_group(actions: Actions) -> Actions:
-    """What is needed on the group of a retry topic: to send there is a consumer's business."""
-    return tuple(dict.fromkeys(Action.SUB if one is Action.PUB else one for one in actions))
+def _asked_of(topic: str, actions: Actions) -> tuple[Resource, Actions]:
+    """What is asked of which resource; to send to a retry topic is a consumer's business."""
+    found = resource_of_topic(topic)
+    if found.type is ResourceType.GROUP:
+        actions = tuple(dict.fromkeys(Action.SUB if one is Action.PUB else one for one in actions))
+    return found, actions
 
 
 def _is_signed_by(user: User, command: Command) -> bool:

@@ -86,12 +86,13 @@ class AccessDirectory:
                 raise refusal(f"there are {USERS_MAX} users already; delete some")
             await self._keep(replace(self._rules, users={**users, username: user}))
 
-    async def update_user(self, username: str, fields: UserFields) -> None:
-        """Change what is named of a user."""
+    async def update_user(self, username: str, fields: UserFields, *, by_super: bool) -> None:
+        """Change what is named of a user; of a super user only `by_super`."""
         async with self._changing:
             before = self._rules.users.get(username)
             if before is None:
                 raise refusal("The user is not exist")
+            _check_touches(before, by_super=by_super)
             after = User(
                 username,
                 fields.password if fields.password and fields.password.strip() else before.password,
@@ -101,10 +102,11 @@ class AccessDirectory:
             users = {**self._rules.users, username: after}
             await self._keep(replace(self._rules, users=users))
 
-    async def delete_user(self, username: str) -> None:
+    async def delete_user(self, username: str, *, by_super: bool) -> None:
         """Remove a user with all policies; nothing happens where there is none."""
         async with self._changing:
             if username in self._rules.users:
+                _check_touches(self._rules.users[username], by_super=by_super)
                 users, acls = dict(self._rules.users), dict(self._rules.acls)
                 del users[username]
                 acls.pop(username, None)
@@ -164,6 +166,11 @@ class AccessDirectory:
 def refusal(remark: str) -> Reject:
     """The refusal of a change."""
     return Reject(ResponseCode.NO_PERMISSION, remark)
+
+
+def _check_touches(user: User, *, by_super: bool) -> None:
+    if user.is_super and not by_super:
+        raise refusal("The super user can only be update by super user")
 
 
 def _check_addresses(entries: tuple[PolicyEntry, ...]) -> None:

@@ -78,8 +78,8 @@ class AccessRequests:
     async def update_user(self, request: Command, _connection: Connection) -> Reply:
         """Change a user (3002)."""
         username, fields = self._user_change(request, "update")
-        self._check_touches(username, request)
-        await self._directory.update_user(username, fields)
+        by_super = self._is_of_super_user(request)
+        await self._directory.update_user(username, fields, by_super=by_super)
         return Reply()
 
     async def delete_user(self, request: Command, _connection: Connection) -> Reply:
@@ -87,8 +87,7 @@ class AccessRequests:
         username = headers.UserRequestHeader.decode(request.ext).username
         if not username or not username.strip():
             raise refusal("username can not be blank")
-        self._check_touches(username, request)
-        await self._directory.delete_user(username)
+        await self._directory.delete_user(username, by_super=self._is_of_super_user(request))
         return Reply()
 
     def get_user(self, request: Command, _connection: Connection) -> Reply:
@@ -148,11 +147,6 @@ class AccessRequests:
             remark = f"The super user can only be {act} by super user"
             raise Reject(ResponseCode.SYSTEM_ERROR, remark)
         return username, fields
-
-    def _check_touches(self, username: str, request: Command) -> None:
-        user = self._directory.user(username)
-        if user is not None and user.is_super and not self._is_of_super_user(request):
-            raise refusal("The super user can only be update by super user")
 
     def _shown(self, user: User, request: Command) -> dict[str, object]:
         return bodies.user_object(user, shows_password=self._is_of_super_user(request))

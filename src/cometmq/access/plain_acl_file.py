@@ -82,6 +82,8 @@ class PlainAclFile:
             ) from None
         try:
             return rules_of_accounts(yaml.load(data, yaml.BaseLoader))
+        except RecursionError:
+            raise self._bad("it is nested too deeply") from None
         except (yaml.YAMLError, UnicodeDecodeError) as problem:
             line = getattr(getattr(problem, "problem_mark", None), "line", None)
             where = "" if line is None else f" at line {line + 1}"

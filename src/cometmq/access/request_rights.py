@@ -26,6 +26,8 @@ class RequestRight(NamedTuple):
     topics: Actions = ()
     groups: Actions = ()
     cluster: Actions = ()
+    cluster_field: str = ""
+    """Which field names the cluster that a name server is asked about; empty: all that it knows."""
     found: Actions = ()
     """On the topic of the message that the request is about, which only its handler finds."""
     may_name_nothing: bool = False
@@ -40,6 +42,8 @@ _ASK_ABOUT_GROUP = RequestRight(topics=(_SUB, _GET), groups=(_SUB, _GET))
 _ASK_CLUSTER = RequestRight(cluster=(_GET,))
 _LIST_TOPICS = RequestRight(cluster=(_LIST, _GET))
 _CHANGE_CLUSTER = RequestRight(cluster=(_UPDATE,))
+_CHANGE_ITS_CLUSTER = _CHANGE_CLUSTER._replace(cluster_field="clusterName")
+_ASK_ITS_CLUSTER = _ASK_CLUSTER._replace(cluster_field="clusterName")
 _CHANGE_OFFSETS = RequestRight(topics=(_UPDATE,), groups=(_UPDATE,))
 _MAKE_GROUP = RequestRight(groups=(_CREATE, _UPDATE))
 
@@ -119,20 +123,20 @@ RIGHTS: dict[int, RequestRight] = {
     # Name servers
     Code.GET_ROUTEINFO_BY_TOPIC: RequestRight(topics=(_PUB, _SUB, _GET)),
     Code.GET_BROKER_CLUSTER_INFO: _LIST_TOPICS,
-    Code.GET_BROKER_MEMBER_GROUP: _ASK_CLUSTER,
+    Code.GET_BROKER_MEMBER_GROUP: _ASK_ITS_CLUSTER,
     Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _LIST_TOPICS,
-    Code.GET_TOPICS_BY_CLUSTER: _LIST_TOPICS,
+    Code.GET_TOPICS_BY_CLUSTER: _LIST_TOPICS._replace(cluster_field="cluster"),
     Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: _LIST_TOPICS,
     Code.GET_UNIT_TOPIC_LIST: _LIST_TOPICS,
     Code.GET_HAS_UNIT_SUB_TOPIC_LIST: _LIST_TOPICS,
     Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _LIST_TOPICS,
-    Code.REGISTER_BROKER: _CHANGE_CLUSTER,
-    Code.UNREGISTER_BROKER: _CHANGE_CLUSTER,
-    Code.BROKER_HEARTBEAT: _CHANGE_CLUSTER,
-    Code.QUERY_DATA_VERSION: _ASK_CLUSTER,
+    Code.REGISTER_BROKER: _CHANGE_ITS_CLUSTER,
+    Code.UNREGISTER_BROKER: _CHANGE_ITS_CLUSTER,
+    Code.BROKER_HEARTBEAT: _CHANGE_ITS_CLUSTER,
+    Code.QUERY_DATA_VERSION: _ASK_ITS_CLUSTER,
     Code.WIPE_WRITE_PERM_OF_BROKER: _CHANGE_CLUSTER,
     Code.ADD_WRITE_PERM_OF_BROKER: _CHANGE_CLUSTER,
-    Code.DELETE_TOPIC_IN_NAMESRV: _CHANGE_CLUSTER,
+    Code.DELETE_TOPIC_IN_NAMESRV: _CHANGE_ITS_CLUSTER,
     Code.REGISTER_TOPIC_IN_NAMESRV: _CHANGE_CLUSTER,
     Code.PUT_KV_CONFIG: _CHANGE_CLUSTER,
     Code.GET_KV_CONFIG: _ASK_CLUSTER,

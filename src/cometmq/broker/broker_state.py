@@ -27,7 +27,7 @@ from cometmq.broker.pulls.held_requests import HeldRequests
 from cometmq.broker.pulls.pull_long_polling import HeldPulls
 from cometmq.broker.requests.large_tables import LargeTableAnswers
 from cometmq.metrics.registry import MetricsRegistry
-from cometmq.net.admission import found_admission
+from cometmq.net.admission import ask_admission, found_admission
 from cometmq.rules.filters import bloom_filter
 from cometmq.runtime.time_slices import TimeSlices
 from cometmq.store.json_file import JsonFile
@@ -166,6 +166,7 @@ class BrokerState:
             self.transactions,
             environment.settings,
             environment.store_settings,
+            ask_admission(environment.admission),
         )
 
 

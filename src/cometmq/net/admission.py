@@ -56,6 +56,12 @@ class AdmissionRequest:
         return self._endpoint.resources(self.command)
 
     @property
+    def is_long_to_read(self) -> bool:
+        """Whether a thread should look at `resources`, for there is much to read."""
+        bytes_max = self._endpoint.resources_bytes_max
+        return bytes_max is not None and len(self.command.body) > bytes_max
+
+    @property
     def fields(self) -> Mapping[str, str]:
         """The header's fields, such as AccessKey and Signature."""
         return self.command.ext
@@ -96,6 +102,13 @@ class Admission(ABC):
         Raises Reject to refuse; this one admits.
         """
         return
+
+    def may_be_asked(self, _connection: Connection, _topic: str) -> bool:
+        """Whether a client may see a half message of this topic, to say what became of it.
+
+        Must not raise. This one lets it.
+        """
+        return True
 
     def rules_changed(self) -> None:
         """Have every request asked about again, also those that fast paths have learned."""
@@ -154,6 +167,19 @@ class FastPathAdmission:
 
 FoundAdmission = Callable[[Command, "Connection", str], None]
 """What a handler calls with a request once it has found which topic it is about; raises Reject."""
+
+
+AskAdmission = Callable[["Connection", str], bool]
+"""What says whether a client may be asked about a half message of a topic."""
+
+
+def ask_admission(admission: Admission | None) -> AskAdmission:
+    """Return `may_be_asked` of the hook; without one, what lets each be asked."""
+    return _let_ask if admission is None else admission.may_be_asked
+
+
+def _let_ask(_connection: Connection, _topic: str) -> bool:
+    return True
 
 
 def found_admission(admission: Admission | None) -> FoundAdmission:

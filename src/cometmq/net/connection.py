@@ -66,6 +66,7 @@ class Connection:
         "language",
         "open_requests",
         "unsent_bytes",
+        "user",
         "version",
     )
 
@@ -81,6 +82,9 @@ class Connection:
         """Where the client is, "ip:port"; the same without the port; and as records hold it."""
         self.language = 0
         self.version = 0
+        self.user = ""
+        """Who signed the last request that was admitted and not taken by a fast path; empty: nobody
+        had to."""
         self.is_closed = self.is_blocked = self.is_flush_scheduled = False
         self.is_ended_by_client = False
         """Whether the client's side ended it: its process has closed it, or has died."""

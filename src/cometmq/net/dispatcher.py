@@ -20,7 +20,7 @@ from cometmq.errors import ProtocolError, Reject
 from cometmq.net.admission import admitted
 from cometmq.net.endpoint import Endpoint, RequestEffect, table_of
 from cometmq.net.handler import HELD, Answer, Handler, HandlerResult, Reply, TwoPartFrame
-from cometmq.net.rate_limited_log import RateLimitedLog
+from cometmq.net.rate_limited_log import RateLimitedLog, shown
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 
@@ -216,7 +216,7 @@ class RequestDispatcher:
                 "a one-way request %d of %s is refused, and others may be: %s",
                 request.code,
                 connection.addr,
-                answer.remark or answer.code,
+                shown(answer.remark or answer.code),
             )
 
     def _answer_held(

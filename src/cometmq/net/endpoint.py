@@ -78,6 +78,8 @@ class Endpoint:
     effects: RequestEffect = RequestEffect.NONE
     resources: ResourceGetter = _USUAL_RESOURCES
     """What a request is about, as admission sees it; raises ProtocolError for a broken body."""
+    resources_bytes_max: int | None = None
+    """Longest body that is read on the loop to find them. None: however long it is."""
     body_bytes_max: int | None = None
     """Largest body that is looked at; a larger one is refused. None: the handler does not read the
     body on the loop, or bounds it itself."""

@@ -1,6 +1,7 @@
 """Limits the rate of log lines that any client can cause.
 
-A client that sends garbage over ever new connections must not fill the disk with our log.
+A client that sends garbage over ever new connections must not fill the disk with our log, nor write
+lines of its own into it.
 Java: none.
 """
 
@@ -14,6 +15,19 @@ WARNINGS_MAX = 20
 
 WINDOW_S = 10.0
 """Length of a window, seconds."""
+
+
+SHOWN_CHARS_MAX = 500
+"""Longest text of a client's in a line."""
+
+
+def shown(found: object) -> object:
+    """What a line says of something that a client may have chosen: a text is short and one line."""
+    if isinstance(found, int | float):
+        return found
+    text = str(found)
+    cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "..."
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode()
 
 
 class RateLimitedLog:
@@ -45,6 +59,6 @@ class RateLimitedLog:
             self._suppressed = 0
         if self._logged < WARNINGS_MAX:
             self._logged += 1
-            self._log.log(level, text, *args, exc_info=exc_info)
+            self._log.log(level, text, *map(shown, args), exc_info=exc_info)
         else:
             self._suppressed += 1

@@ -92,3 +92,17 @@ def test_a_bad_file_is_refused_with_the_place_and_without_secrets(
         rules_of_accounts({**FILE, **change})
     assert problem in str(caught.value)
     assert "12345678" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [*("topicPerms", "groupPerms", "defaultTopicPerm", "admin"), "whiteRemoteAddress", "accessKey"],
+)
+def test_what_unfolds_without_end_is_refused_and_not_shown(where: str) -> None:
+    unfolding = ["x"]
+    for _ in range(40):
+        unfolding = [unfolding] * 9  # type: ignore[list-item]
+    account = {"accessKey": "a", "secretKey": "s", where: unfolding}
+    with pytest.raises(SettingsError) as caught:
+        rules_of_accounts({"accounts": [account], "dataVersion": unfolding})
+    assert len(str(caught.value)) < 100

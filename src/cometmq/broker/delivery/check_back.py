@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cometmq.broker.delivery.transactions import Transactions
     from cometmq.broker.groups.client_registry import ClientRegistry
     from cometmq.broker.groups.consumer_offsets import ConsumerOffsets
+    from cometmq.net.admission import AskAdmission
     from cometmq.net.connection import Connection
     from cometmq.settings.broker import BrokerSettings
     from cometmq.settings.store import StoreSettings
@@ -89,8 +90,11 @@ class CheckBack:
         transactions: Transactions,
         settings: BrokerSettings,
         store_settings: StoreSettings,
+        may_be_asked: AskAdmission,
     ) -> None:
+        """`may_be_asked` decides which clients may see half messages of a topic."""
         self._store = store
+        self._may_be_asked = may_be_asked
         self._topics = topics
         self._offsets = offsets
         self._clients = clients
@@ -327,13 +331,13 @@ class CheckBack:
         """Send the check (39) to one connected producer of the group, if there is one."""
         half, raw, placed, _ = copy
         group = (properties.find(raw, b"PGROUP") or b"").decode("utf-8", "replace")
-        connection = self._producer_of(group)
-        if connection is None:
-            return
         try:
             topic, queue_id = destination_of(half.properties)
         except ProtocolError as error:
             log.error("the half message at byte %d is not asked about: %s", half.phy_offset, error)
+            return
+        connection = self._producer_of(group, topic)
+        if connection is None:
             return
         unique = (properties.find(raw, b"UNIQ_KEY") or b"").decode("utf-8", "replace") or None
         header = CheckTransactionStateRequestHeader(
@@ -366,13 +370,14 @@ class CheckBack:
         code = RequestCode.CHECK_TRANSACTION_STATE
         connection.oneway(request(code, 0, header, body, oneway=True))
 
-    def _producer_of(self, group: str) -> Connection | None:
-        """A connection of the group that can receive now, round-robin."""
+    def _producer_of(self, group: str, topic: str) -> Connection | None:
+        """A connection of the group that can receive now and may send to the topic, round-robin."""
         connections = list(self._clients.producers.get(group, ()))
         self._next_producer += 1
         for number in range(len(connections)):
             connection = connections[(self._next_producer + number) % len(connections)]
-            if not connection.is_closing and not connection.is_blocked:
+            can_receive = not connection.is_closing and not connection.is_blocked
+            if can_receive and self._may_be_asked(connection, topic):
                 return connection
         return None
 

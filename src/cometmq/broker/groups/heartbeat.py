@@ -67,6 +67,11 @@ GROUP_CHARS_MAX = 255
 
 
 def _decoded(body: bytes) -> HeartbeatData:
+    if len(body) > HEARTBEAT_BYTES_MAX:
+        raise Reject(
+            ResponseCode.SYSTEM_ERROR,
+            f"the heartbeat has {len(body)} bytes, the limit is {HEARTBEAT_BYTES_MAX}",
+        )
     try:
         beat = decode_heartbeat(body)
     except ProtocolError as error:
@@ -164,6 +169,7 @@ class HeartbeatHandler:
                 self.heartbeat,
                 RequestEffect.MUTATING | RequestEffect.CREATING | RequestEffect.UNTHROTTLED,
                 resources=_resources_of_heartbeat,
+                resources_bytes_max=LONG_HEARTBEAT_BYTES,
             ),
             Endpoint(
                 RequestCode.UNREGISTER_CLIENT,
@@ -192,13 +198,7 @@ class HeartbeatHandler:
 
         Raises Reject for a broken one, and for one of more than `HEARTBEAT_BYTES_MAX`.
         """
-        size = len(request.body)
-        if size > HEARTBEAT_BYTES_MAX:
-            raise Reject(
-                ResponseCode.SYSTEM_ERROR,
-                f"the heartbeat has {size} bytes, the limit is {HEARTBEAT_BYTES_MAX}",
-            )
-        if size > LONG_HEARTBEAT_BYTES:
+        if LONG_HEARTBEAT_BYTES < len(request.body) <= HEARTBEAT_BYTES_MAX:
             return self._register_long(request.body, connection)
         return self._register(_decoded(request.body), connection)
 

@@ -51,7 +51,7 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        found = ip_address(text.strip("[]"))
+        found = ip_address(text.strip("[]").partition("%")[0])  # without the zone, as in %eth0
     except ValueError:
         return None
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None

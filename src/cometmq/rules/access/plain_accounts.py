@@ -81,9 +81,10 @@ def _entries(account: Mapping[str, Any], where: str) -> list[PolicyEntry]:
         found.append(_entry(Resource(kind, "", ResourcePattern.ANY), actions))
         named = f"{key.lower()}Perms"
         for one in _list(account, named, where):
-            name, equals, perm = str(one).partition("=")
+            text = _scalar(one, f"{named} of {where}")
+            name, equals, perm = text.partition("=")
             if not equals or not name.strip():
-                raise SettingsError(f"{named} of {where} has {one!r}; write NAME=PERMISSION")
+                raise SettingsError(f"{named} of {where} has {text!r}; write NAME=PERMISSION")
             actions = _actions(perm, f"{named} of {where}")
             found.append(_entry(Resource(kind, name.strip()), actions))
     trace = Resource(ResourceType.TOPIC, TRACE_TOPIC)
@@ -98,21 +99,23 @@ def _entry(resource: Resource, actions: tuple[Action, ...]) -> PolicyEntry:
     return PolicyEntry(resource, actions)
 
 
-def _actions(text: object, where: str) -> tuple[Action, ...]:
-    perm = str(text).strip().upper().replace(" ", "")
+def _actions(found: object, where: str) -> tuple[Action, ...]:
+    text = _scalar(found, where)
+    perm = text.strip().upper().replace(" ", "")
     if perm not in _PERMS:
         raise SettingsError(f"{where}: {text!r} is none of DENY, PUB, SUB, PUB|SUB")
     return _PERMS[perm]
 
 
-def _range(text: object, where: str) -> str:
-    if not isinstance(text, str) or not is_range(text):
+def _range(found: object, where: str) -> str:
+    text = _scalar(found, where)
+    if not is_range(text):
         raise SettingsError(f"{where}: {text!r} is no address, as in 10.0.0.7 or 10.0.*.*")
     return text
 
 
 def _flag(account: Mapping[str, Any], key: str, where: str) -> bool:
-    text = str(account.get(key) or "false").lower()
+    text = _scalar(account.get(key) or "false", f"{key} of {where}").lower()
     if text not in ("true", "false"):
         raise SettingsError(f"{key} of {where} must be true or false")
     return text == "true"
@@ -121,6 +124,13 @@ def _flag(account: Mapping[str, Any], key: str, where: str) -> bool:
 def _text(account: Mapping[str, Any], key: str) -> str:
     value = account.get(key)
     return value.strip() if isinstance(value, str) else ""
+
+
+def _scalar(found: object, where: str) -> str:
+    """A text. Anything else is not shown: aliases in YAML make a short list unfold without end."""
+    if not isinstance(found, str):
+        raise SettingsError(f"{where} is no text")
+    return found
 
 
 def _mapping(found: object, where: str, known: frozenset[str]) -> Mapping[str, Any]:
