@@ -10,33 +10,19 @@ from typing import Any
 import pytest
 
 from broker.commands import Client, Harness, properties_of, received, records
+from broker.delivery.timer_commands import TIMERS, bodies, timed
 from broker.delivery.transaction_commands import COMMIT, end, half
-from broker.harness import SMALL_STORE, new_broker, new_disk, now_ms, run, running
+from broker.harness import new_broker, new_disk, now_ms, run, running
 from cometmq.testing.sim_files import SimFiles
 from cometmq.testing.sim_loop import LoopClock
 from cometmq.wire import recall_handle
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.records import message_batch, properties
 
-TIMERS = replace(SMALL_STORE, timer_log_file_bytes=4096)
-
-
-async def timed(client: Client, body: bytes = b"later", *, ok: bool = True, **more: Any) -> Any:
-    """Send with properties TIMER_..., such as DELAY_SEC=3."""
-    asked = {f"TIMER_{key}": str(more.pop(key)) for key in list(more) if key.isupper()}
-    extra = {"UNIQ_KEY": body.decode(), **asked, **more.pop("properties", {})}
-    answer = await client.send("T", body, properties=extra, **more)
-    assert (answer.code == 0) is ok, answer
-    return answer
-
 
 async def recall(client: Client, handle: str, topic: str = "T", **more: str) -> Any:
     fields = {"topic": topic, "recallHandle": handle, "producerGroup": "PG", **more}
     return await client.call(RequestCode.RECALL_MESSAGE, **fields)
-
-
-def bodies(found: list[Any]) -> list[bytes]:
-    return [record.body for record in found]
 
 
 @pytest.mark.parametrize("precision_ms", [1_000, 100])

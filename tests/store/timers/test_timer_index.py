@@ -15,6 +15,7 @@ from cometmq.errors import StoreCorrupt
 from cometmq.settings.store import StoreSettings
 from cometmq.store.timers.timer_index import NewTimer, TimerIndex
 from cometmq.store.timers.timer_log import KIND_RECALL, KIND_ROLL, KIND_TIMER
+from cometmq.store.timers.timer_wheel import SLOTS
 from cometmq.testing.sim_files import SimFiles
 
 ROOT = Path("/store")
@@ -253,3 +254,23 @@ def test_a_wheel_of_another_size_is_refused():
     files.write(ROOT / "timerwheel", b"x")
     with pytest.raises(StoreCorrupt, match="has 1 bytes"):
         opened(files)
+
+
+def test_a_moment_a_whole_wheel_ahead_does_not_overwrite_a_slot_that_waits():
+    files = SimFiles(Random(1))
+    index = begun(files)
+    add(index, NOW, 1)
+    span_ms = SLOTS * 1_000
+    late = NOW + span_ms  # the store lay there for fourteen days
+    index.add(NewTimer(late, late - 5_000, (2, 100, 0)), late - 5_000)
+    save(index)
+    files.kill()
+    again = opened(files)
+    assert again.first_slot(late + 1) == NOW
+    assert chain(again, NOW) == [1]
+    again.finish(NOW)
+    moved = again.first_slot(late + 1)
+    assert moved == late - 1_000
+    record = again.log.record(again.last_record(moved))
+    assert record is not None
+    assert record.kind == KIND_TIMER | KIND_ROLL

@@ -30,7 +30,7 @@ class DueSlot:
         self.recalls: list[int] = []
         """Places in the commit log of the recalls that are for this slot, still to be read."""
         self.recalled: set[bytes] = set()
-        """The keys of what they take away, see `timer_messages`."""
+        """The topics and keys of what they take away, see `timer_messages`."""
         self.delivered = 0
 
     def read_part(self, log: TimerLog) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ IDLE_SAVE_MS = 10_000
 _BURST = 64
 """Messages taken in or delivered in one iteration of the loop."""
 _NEVER_ACCEPTED = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED})
+_COUNT = re.compile(rb"[0-9]{1,9}")
+"""A count of rolls; a client may write anything there."""
 _ROLL_TIMES, _ENQUEUE_MS, _UNIQ_KEY = b"TIMER_ROLL_TIMES", b"TIMER_ENQUEUE_MS", b"UNIQ_KEY"
 
 
@@ -91,6 +94,7 @@ class TimerMessages:
 
     async def run(self) -> None:
         """Take in and deliver, for ever; sleeps until the next slot is due."""
+        self._followed = None  # who delivers follows nobody
         while True:
             self._has_arrived.clear()
             wait_s = await self._step()
@@ -153,8 +157,8 @@ class TimerMessages:
             return LONGEST_SLEEP_S
         return max(0.001, (due_ms + step_ms + GRAIN_MS - now_ms) / 1_000)
 
-    def _take_in(self) -> bool:
-        """File a burst of messages of the timer topic; False when there is none."""
+    def _take_in(self, most: int = _BURST) -> bool:
+        """File up to `most` messages of the timer topic; False when there is none."""
         index, context = self._index, self._store.cold_reader.cached
         first = context.min_offset(TIMER_TOPIC, 0)
         if index.queue_offset < first:
@@ -163,7 +167,7 @@ class TimerMessages:
                 first - index.queue_offset,
             )
             index.queue_offset = first
-        for taken in range(_BURST):
+        for taken in range(most):
             entry = context.entry(TIMER_TOPIC, 0, index.queue_offset)
             if entry is None:
                 return taken > 0
@@ -180,6 +184,8 @@ class TimerMessages:
             raw = found.properties
             slot_ms = int(properties.find(raw, OUT_MS) or b"")
             topic, _ = destination_of(raw)
+            if topic == TIMER_TOPIC:
+                raise ProtocolError("it is for the timer topic itself, without end")
         except (ProtocolError, ValueError) as problem:
             log.error("the timer message at byte %d is not delivered: %s", phy_offset, problem)
             return
@@ -223,8 +229,7 @@ class TimerMessages:
             record = self._store.cold_reader.cached.record_at(due.recalls[-1])
             due.recalls.pop()
             if record is not None:
-                raw = stored.decode(record).properties
-                due.recalled.add(properties.find(raw, RECALL_KEY) or b"")
+                due.recalled |= _recalled_by(record)
         return bool(due.recalls)
 
     def _deliver_one(
@@ -245,8 +250,9 @@ class TimerMessages:
             return True
         if is_roll:
             topic, queue_id = TIMER_TOPIC, 0
-            times = int(properties.find(raw, _ROLL_TIMES) or b"0") + 1
-            raw = properties.put(raw, _ROLL_TIMES, b"%d" % times)
+            times = properties.find(raw, _ROLL_TIMES) or b""
+            count = int(times) if _COUNT.fullmatch(times) else 0
+            raw = properties.put(raw, _ROLL_TIMES, b"%d" % (count + 1))
         if self._known.take(topic, found.body_crc, raw):
             self.skipped += 1
             return True
@@ -304,7 +310,8 @@ class TimerMessages:
     async def follow(self, master: TimerProgress) -> None:
         """Come as far as a master is: a slave takes in, and delivers nothing.
 
-        Its log must have what the master's had. A master of Apache's does not say where the
+        Its log must have what the master's had. What that has not taken in is left for later:
+        late ones among it are not delivered there. A master of Apache's does not say where the
         deliveries of its slot begin: some may come twice once this slave delivers.
         """
         index = self._index
@@ -318,7 +325,7 @@ class TimerMessages:
             await self._save()
         while index.queue_offset < master.queue_offset and index.is_begun:
             try:
-                if not self._take_in():
+                if not self._take_in(min(_BURST, master.queue_offset - index.queue_offset)):
                     break
             except NotInMemory as missing:
                 await self._store.cold_reader.fetch(missing)
@@ -376,11 +383,25 @@ def timer_offset(store: MessageStore, phy_offset: int) -> int | None:
 
 
 def _is_recalled(raw: bytes, topic: str, recalled: set[bytes]) -> bool:
-    """Whether a recall names the message: by UNIQ_KEY, or with appendTopicForTimerDeleteKey of
-    Apache's brokers, and before 5.5, by topic and UNIQ_KEY."""
+    """Whether a recall names the message."""
     if not recalled or (key := properties.find(raw, _UNIQ_KEY)) is None:
         return False
-    return key in recalled or b"%s+%s" % (topic.encode(), key) in recalled
+    return b"%s+%s" % (topic.encode(), key) in recalled
+
+
+def _recalled_by(record: bytes) -> set[bytes]:
+    """The topic and UNIQ_KEY of what a recall takes away: of its own topic only.
+
+    With appendTopicForTimerDeleteKey of Apache's brokers, and before 5.5, the key it names has the
+    topic before it already.
+    """
+    try:
+        raw = stored.decode(record).properties
+        topic = destination_of(raw)[0].encode()
+    except ProtocolError:
+        return set()  # reported when it was taken in
+    key = properties.find(raw, RECALL_KEY) or b""
+    return {b"%s+%s" % (topic, key)} | ({key} if key.startswith(topic + b"+") else set())
 
 
 def _ignore(from_queue: tuple[str, int], topic: str, size: int) -> None:

@@ -18,7 +18,7 @@ from cometmq.rules.timer_times import rolled_slot
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.timers.timer_checkpoint import TimerCheckpoint, TimerProgress
 from cometmq.store.timers.timer_log import KIND_RECALL, KIND_ROLL, KIND_TIMER, NOWHERE, TimerLog
-from cometmq.store.timers.timer_wheel import Slot, TimerWheel
+from cometmq.store.timers.timer_wheel import SLOTS, Slot, TimerWheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,13 +168,17 @@ class TimerIndex:
         """
         assert self.is_begun, "a record without a checkpoint would make the store unknown"
         kind = KIND_TIMER | (KIND_RECALL if timer.is_recall else 0)
-        step, slot_ms = self.precision_ms, timer.slot_ms
+        step = self.precision_ms
+        slot_ms = timer.slot_ms // step * step  # a broker of another precision may have made it
         rolled_ms = rolled_slot(slot_ms, timer.stored_ms, self._window_slots, step)
         if rolled_ms is not None:
             kind, slot_ms = kind | KIND_ROLL, rolled_ms
         if slot_ms < self.next_ms and is_slave:
             return
         slot_ms = max(slot_ms, self.next_ms + (step if is_in_delivery else 0))
+        if slot_ms - self.next_ms >= SLOTS * step:
+            # after days without deliveries: it would overwrite a slot that waits, in the file
+            kind, slot_ms = kind | KIND_ROLL, self.next_ms + (SLOTS - 1) * step
         slot = self._wheel.slots.get(slot_ms, _GONE)
         at = self.log.append(slot.last, kind, now_ms // step * step, slot_ms, timer.message)
         first = at if slot.first == NOWHERE else slot.first
