@@ -133,6 +133,10 @@ class CountingWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
+def does_nothing(messages: list[MessageExt]) -> None:
+    """A handler, in a module that workers import."""
+
+
 class NotedDelay:
     """A handler that writes down, in milliseconds, how long ago each message was sent."""
 

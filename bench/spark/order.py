@@ -4,6 +4,9 @@
     python bench/spark/order.py --scale 0.1         a tenth of the keys
     python bench/spark/order.py --save spark-order  also writes bench/results/spark-order.txt
 
+The alternative, in one round: a query with `transformWithStateInPandas` that keeps the last number
+of every key in RocksDB, and only says which numbers come late, not what is missing or elsewhere.
+
 The keys come in turns, so every key is open from the first message to the last. Memory is the peak
 of Spark's processes during the rounds (resident, shared pages counted in each), sampled ten times a
 second; the JVM's heap is 1 GiB. The first lines are about a hundredth of the keys,
@@ -12,10 +15,12 @@ with as many messages.
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from bed import (
     BATCH,
     QUEUES,
@@ -28,15 +33,20 @@ from bed import (
     process_of,
     session,
 )
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from cometmq.spark.tables.order import order_of_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 KEYS, EACH, SIZE = 1_000_000, 4, 128
+BATCH_MOST = 1_000_000
+"""Messages of a micro-batch of the alternative."""
+STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 COLUMNS = "topic,broker,queue_id,queue_offset,properties,sharding_key"
 
 
@@ -67,6 +77,59 @@ def audit(spark: SparkSession, topic: str, namesrv: str, rows: int, keys: int) -
     assert found.is_in_order, found.examples
     assert of_topic.keys == keys, of_topic
     assert (of_topic.numbered, of_topic.resent, of_topic.left_out) == (rows, 0, 0), of_topic
+
+
+class LastNumber(StatefulProcessor):
+    """Keeps the highest number of a key, and counts those that are not above it."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._last = handle.getValueState("last", "number bigint")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        del key, timerValues
+        known, late, count = self._last.get(), 0, 0
+        highest = known[0] if known is not None else 0
+        for frame in rows:
+            for number in frame.sort_values("queue_offset")["number"]:
+                late, highest = late + (number <= highest), max(number, highest)
+            count += len(frame)
+        self._last.update((int(highest),))
+        yield pd.DataFrame({"numbered": [count], "late": [late], "is_new": [known is None]})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def with_state(spark: SparkSession, topic: str, namesrv: str, rows: int, keys: int) -> None:
+    """The late numbers of a topic by a query that keeps state, compared with what was sent."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", STORE)
+    options = {"namesrv": namesrv, "topic": topic, "columns": COLUMNS}
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(BATCH_MOST)}
+    read = spark.readStream.format("rocketmq").options(**options).load()
+    numbered = read.selectExpr(
+        "sharding_key AS key", "queue_offset", "cast(properties.seq AS bigint) AS number"
+    )
+    marks = numbered.groupBy("key").transformWithStateInPandas(
+        statefulProcessor=LastNumber(),
+        outputStructType="numbered bigint, late bigint, is_new boolean",
+        outputMode="Append",
+        timeMode="None",
+    )
+    found: list[Any] = []
+
+    def count(frame: DataFrame, _batch: int) -> None:
+        sums = frame.selectExpr("sum(numbered)", "sum(late)", "count_if(is_new)")
+        found.append(tuple(value or 0 for value in sums.collect()[0]))
+
+    with tempfile.TemporaryDirectory(prefix="cometmq-bench-") as place:
+        writer = marks.writeStream.foreachBatch(count).option("checkpointLocation", place)
+        writer.trigger(availableNow=True).start().awaitTermination()
+    assert tuple(map(sum, zip(*found, strict=True))) == (rows, 0, keys), found
 
 
 @contextmanager
@@ -110,6 +173,10 @@ def main() -> None:
                     )
             report.say(plain.line(f"read, {of_topic:,} keys"))
             report.say(f"{audited.line('audit of the order', plain)}  {seen[-1]:,.0f} MiB")
+        stateful = Figures()
+        with peak_memory(broker) as seen:
+            stateful.measure(rows, broker, lambda: with_state(spark, "Many", where, rows, keys))
+        report.say(f"{stateful.line('transformWithState')}  {seen[-1]:,.0f} MiB")
     report.save()
 
 

@@ -87,7 +87,7 @@ def test_kills_of_driver_jvm_and_workers_at_any_time_leave_an_exact_table(
 ) -> None:
     place, dice, sent = tmp_path / "table", random.Random(7), 25
     live.send(topic, 0, texts(0, sent))
-    done = {"driver": 0, "jvm": 0, "worker": 0}
+    kinds = ("driver", "jvm", "worker")
     archive(spark, topic, place, namesrv=live.namesrv)  # there is a table, whatever is killed
     for number in range(ROUNDS):
         before = files_of(place)
@@ -103,8 +103,7 @@ def test_kills_of_driver_jvm_and_workers_at_any_time_leave_an_exact_table(
                 stop.wait(0.05)
             if number % 2:  # every other job is killed after it has committed, at the earliest
                 until(lambda known=before: files_of(place) != known, 200)
-            kind = list(done)[number % 3]
-            done[kind] += kill_one(job, kind)
+            kill_one(job, kinds[number % 3])
             time.sleep(dice.uniform(0, 1))
         finally:
             end_all(job)
@@ -112,20 +111,22 @@ def test_kills_of_driver_jvm_and_workers_at_any_time_leave_an_exact_table(
     archive(spark, topic, place, namesrv=live.namesrv)
     assert numbers_in(spark, place) == list(range(sent))
     assert verify_archive(spark, place, namesrv=live.namesrv, bodies=True).is_exact
-    assert done["driver"] == done["jvm"] == ROUNDS // 3
-    assert done["worker"] > ROUNDS // 6, "most kills hit a worker"
 
 
-def kill_one(job: subprocess.Popen[bytes], kind: str) -> bool:
-    """Kill the job's process, its JVM, or one of Spark's Python workers; whether there was one."""
+def kill_one(job: subprocess.Popen[bytes], kind: str) -> None:
+    """Kill the job's process, its JVM, or one of Spark's Python workers once there is one."""
     root = psutil.Process(job.pid)
     if kind == "driver":
         root.kill()
-        return True
+        return
     part = "SparkSubmit" if kind == "jvm" else "pyspark.daemon"
-    found = [each for each in root.children(recursive=True) if command_has(each, part)]
-    if not found:
-        return False
+
+    found: list[psutil.Process] = []
+
+    def is_there() -> bool:
+        found[:] = [each for each in root.children(recursive=True) if command_has(each, part)]
+        return bool(found)
+
+    until(is_there, 200)
     with contextlib.suppress(psutil.NoSuchProcess):
         found[-1].kill()
-    return True
