@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cometmq.broker.app import Broker
 from cometmq.errors import CometError
 from cometmq.namesrv.app import NameServer
+from cometmq.runtime.system_clock_and_files import ThreadWorker
 from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.keys import key_of
@@ -31,9 +32,10 @@ from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
-    from cometmq.runtime.clock_and_file_protocols import Clock, Files
+    from cometmq.runtime.clock_and_file_protocols import Clock, Files, Worker
 
 _OLD_FIELD_NAMES = {
     "max_message_size": "max_message_bytes",
@@ -242,9 +244,10 @@ class InProcessCluster:
         *,
         clock: Clock | None = None,
         files: Files | None = None,
+        worker: Callable[[str], Worker] | None = None,
         **settings: object,
     ) -> None:
-        """Take a store directory, ports to use instead of the system's, and settings."""
+        """Take a store directory, what stands for clock, disk and threads, and settings."""
         keyed = {"brokerName": "broker-a", **_keyed(settings)}
         keyed["storePathRootDir"] = str(store)
         keyed.setdefault("listenPort", 0)
@@ -252,6 +255,7 @@ class InProcessCluster:
         self._loaded = load(_KINDS, given)
         self._clock = clock
         self._files = files
+        self._worker = worker
         names = NamesrvSettings(listen_port=0, kv_config_path="")
         self.name_server = NameServer.open(names, clock=clock)
         self.role: Broker
@@ -278,6 +282,7 @@ class InProcessCluster:
                 self._loaded.of(NetSettings),
                 clock=self._clock,
                 files=self._files,
+                worker=self._worker or ThreadWorker,
                 access=self._loaded.of(AccessSettings),
             )
             await self.role.start()

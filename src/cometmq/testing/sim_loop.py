@@ -37,6 +37,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self.clock = LoopClock()
+        """What clients that run here go by."""
         self._now_s = 0.0
         self._selector = _Timers(self)
         self._servers: dict[int, SimServer] = {}

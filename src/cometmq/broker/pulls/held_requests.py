@@ -141,8 +141,9 @@ class HeldRequests:
         self._rounds: dict[Hashable, _Round] = {}
         self._warnings = RateLimitedLog(log)
         self._is_batch_due = False
-        self._is_timer_set = False
-        self._checked_until = 0
+        self._timer: asyncio.TimerHandle | None = None
+        """Goes off at the first deadline, so that nothing runs while no deadline is near."""
+        self._timer_step = self._checked_until = 0
 
     def set_bounds(self, count_max: int, per_key_max: int) -> None:
         """Work with these bounds from now on."""
@@ -327,26 +328,34 @@ class HeldRequests:
             return True
 
     def _step_after(self, timeout_ms: int) -> int:
-        """The number of the timer step after `timeout_ms` from now; starts the timer if needed."""
+        """The number of the timer step after `timeout_ms` from now, which the timer will see."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        if not self._is_timer_set:
-            self._is_timer_set = True
-            self._checked_until = int(now / TIMER_STEP_S)
-            loop.call_later(TIMER_STEP_S, self._check_deadlines)
-        return int((now + timeout_ms / 1000) / TIMER_STEP_S) + 1
+        step = int((loop.time() + timeout_ms / 1000) / TIMER_STEP_S) + 1
+        if self._timer is None or step < self._timer_step:
+            self._set_timer(loop, step)
+        return step
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, step: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_step = (
+            loop.call_at(step * TIMER_STEP_S, self._check_deadlines),
+            step,
+        )
 
     def _check_deadlines(self) -> None:
         loop = asyncio.get_running_loop()
         until = int(loop.time() / TIMER_STEP_S)
-        for step in range(self._checked_until, until + 1):
-            if due := self._by_deadline.get(step):
-                self._due.append(list(due))
+        for step in sorted(self._by_deadline):
+            if step > until:
+                break
+            if step > self._checked_until:  # the others are due already and leave batch by batch
+                self._due.append(list(self._by_deadline[step]))
                 self._schedule_batch()
-        self._checked_until = until
-        self._is_timer_set = self.count > 0
-        if self._is_timer_set:
-            loop.call_later(TIMER_STEP_S, self._check_deadlines)
+        self._checked_until, self._timer = until, None
+        later = [step for step in self._by_deadline if step > until]
+        if later:
+            self._set_timer(loop, min(later))
 
     def _remove(self, held: HeldRequest) -> None:
         """Hold a request no longer: every way out goes through here, once."""

@@ -17,7 +17,7 @@ from cometmq.client.session.client_options import (
     tls_context,
 )
 from cometmq.client.session.client_session import ClientSession
-from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class AsyncAdmin(AsyncUserAdmin):
     async def start(self) -> None:
         """Get ready. The first request that needs a connection opens it."""
         if self._session is None:
-            self._session = ClientSession(self._options, SystemClock())
+            self._session = ClientSession(self._options, clock_of_running_loop())
 
     async def stop(self) -> None:
         """Close all connections."""

@@ -6,6 +6,7 @@ It uses only requests that every RocketMQ broker answers. Java: DefaultMQAdminEx
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -31,8 +32,10 @@ from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import MessageModel
 from cometmq.model.topic import SYSTEM_GROUP_PREFIX, retry_topic_of
 from cometmq.wire.bodies.admin import decode_consume_stats
+from cometmq.wire.bodies.lock import LockRequest, encode_lock_request
 from cometmq.wire.bodies.offset import decode_stored_offsets
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
 from cometmq.wire.headers.admin import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -278,6 +281,28 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
                 src_group=source, dest_group=target, topic=name, offline=True
             )
             await self._ask_all(RequestCode.CLONE_GROUP_OFFSET, header, brokers=found)
+
+    async def unlock_queues(
+        self, group: str, client_id: str, queues: Collection[MessageQueue]
+    ) -> None:
+        """Give up the locks that a member of an orderly group holds, so that others may lock.
+
+        For a member that is gone, or for a test: one that runs goes on until it renews its locks,
+        so two members may handle a queue at once. Brokers ignore locks that the member has not.
+        Raises RemotingError, BrokerError.
+        """
+        check_group(group)
+        session, by_broker = self._running(), defaultdict(list)
+        for queue in queues:
+            by_broker[queue.broker_name].append(queue)
+        for topic in {queue.topic for queue in queues}:
+            await session.routes.subscribe_queues(topic)
+        for broker_name, its in by_broker.items():
+            body = encode_lock_request(LockRequest(group, client_id, tuple(its)))
+            await session.call_checked(
+                session.routes.master_addr(broker_name),
+                request(RequestCode.UNLOCK_BATCH_MQ, 0, body=body),
+            )
 
     async def committed_offsets(
         self, groups: Sequence[str] = ()

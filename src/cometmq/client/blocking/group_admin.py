@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.blocking.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Unpack
 
     from cometmq.client.admin.group_admin import AsyncGroupAdmin
@@ -127,6 +127,15 @@ class GroupAdmin(TopicAdmin):
         Raises GroupNotFound for an unknown source, ClientError while the target has members.
         """
         self._bridge.call(self._inner.clone_group(source, target, topic))
+
+    def unlock_queues(self, group: str, client_id: str, queues: Collection[MessageQueue]) -> None:
+        """Give up the locks that a member of an orderly group holds, so that others may lock.
+
+        For a member that is gone, or for a test: one that runs goes on until it renews its locks,
+        so two members may handle a queue at once. Brokers ignore locks that the member has not.
+        Raises RemotingError, BrokerError.
+        """
+        self._bridge.call(self._inner.unlock_queues(group, client_id, queues))
 
     def committed_offsets(self, groups: Sequence[str] = ()) -> dict[str, dict[MessageQueue, int]]:
         """The committed offsets of all groups, or of those named, by group, in order.

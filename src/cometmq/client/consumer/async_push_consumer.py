@@ -24,7 +24,7 @@ from cometmq.client.session.client_session import ClientSession
 from cometmq.errors import ClientError
 from cometmq.model.consumer_stats import ConsumerStats
 from cometmq.rules.failures.failure_policy import policies
-from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -127,7 +127,7 @@ class AsyncPushConsumer:
         Raises ClientError when there is no subscription.
         """
         if self._engine is None:
-            session = ClientSession(self._client_options, SystemClock())
+            session = ClientSession(self._client_options, clock_of_running_loop())
             engine = None
             try:
                 engine = PushEngine(session, self._options, self._subscriptions)

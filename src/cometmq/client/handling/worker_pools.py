@@ -1,5 +1,6 @@
 """Where handlers run: plain ones in threads, async ones as tasks, a bounded number of either.
 
+In virtual time plain ones run on the loop, one after the other.
 Owns threads, tasks and how results return to the loop; knows nothing of messages and outcomes.
 Invariant: each job's end is reported on the loop exactly once, many ends with one wake-up.
 Java: the executor of ConsumeMessageConcurrentlyService and ConsumeMessageOrderlyService
@@ -12,6 +13,8 @@ from collections import deque
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING
+
+from cometmq.runtime.loop_clock import is_in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,10 +34,14 @@ class ThreadPool:
         self._threads: list[Thread] = []
         self._open = 0
         self._is_woken = False
+        self._has_threads = not is_in_virtual_time()
 
     def submit(self, job: Job, done: Job) -> None:
         """Run `job`, which must not raise, in a thread; then call `done` on the loop."""
         self._open += 1
+        if not self._has_threads:
+            self._loop.call_soon(self._run_on_loop, job, done)
+            return
         if self._open > len(self._threads) < self._count:
             name = f"{self._name}-{len(self._threads)}"
             thread = Thread(target=self._work, name=name, daemon=True)
@@ -56,6 +63,11 @@ class ThreadPool:
         for _ in self._threads:
             self._jobs.put(None)
         self._threads.clear()
+
+    def _run_on_loop(self, job: Job, done: Job) -> None:
+        job()
+        self._finished.append(done)
+        self._collect()
 
     def _work(self) -> None:
         while (task := self._jobs.get()) is not None:

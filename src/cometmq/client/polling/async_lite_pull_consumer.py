@@ -30,7 +30,7 @@ from cometmq.client.session.argument_checks import (
 )
 from cometmq.client.session.client_session import ClientSession
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
-from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,7 +100,7 @@ class AsyncLitePullConsumer:
     async def start(self) -> None:
         """Join the group and begin to pull what is subscribed or assigned."""
         if self._engine is None:
-            session = ClientSession(self._client_options, SystemClock())
+            session = ClientSession(self._client_options, clock_of_running_loop())
             engine = None
             try:
                 engine = LitePullEngine(session, self._options, self._lite, self._subscriptions)

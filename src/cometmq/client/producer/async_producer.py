@@ -27,7 +27,7 @@ from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
 from cometmq.model.results import TransactionResult, TransactionState
-from cometmq.runtime.system_clock_and_files import SystemClock
+from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -77,7 +77,7 @@ class AsyncProducer:
         The log has a warning soon where no name server answers or knows a broker.
         """
         if self._session is None:
-            session = ClientSession(self._client_options, SystemClock())
+            session = ClientSession(self._client_options, clock_of_running_loop())
             session.register_producer(self._options.group)
             session.start()
             group = self._options.group

@@ -10,7 +10,7 @@ Java: DefaultMQProducerImpl.sendDefaultImpl
 from __future__ import annotations
 
 import asyncio
-import os
+import random
 from typing import TYPE_CHECKING
 
 from cometmq.client.middleware.send_hooks import SendHooks
@@ -50,7 +50,7 @@ class SendPipeline:
         self._options = options
         tracker = None if options.latency_fault == "off" else LatencyTracker(session, options)
         self.queue_selector = selector = QueueSelector(
-            os.getpid(),
+            first := random.getrandbits(16),
             balanced=options.keys == "balanced",
             strict=options.strict_order,
             latency_tracker=tracker,
@@ -59,7 +59,7 @@ class SendPipeline:
         self.fast_path = fast_path = SendFastPath(session, selector, options)
         self._key_locks = locks = KeyLocks()
         self.batch_sender = BatchSender(session, sender, selector, fast_path, options, locks)
-        self.thread_sender = ThreadSender(session, fast_path, first=os.getpid())
+        self.thread_sender = ThreadSender(session, fast_path, first=first)
         self.trace: Trace | None = None
         middleware = [*session.options.middleware]
         if session.options.trace:
