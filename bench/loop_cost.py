@@ -7,7 +7,8 @@ decides how many requests meet in one iteration of the broker's loop, and so wha
 each broker is in one process with its clients' ends of real sockets: all requests of an iteration
 are written first, then the loop runs until they are answered, and only that is measured. So each
 iteration has the same work on both sides. The two processes share a core and take turns; ROUNDS is
-15 unless given, ONLY (environment) limits the rows. Of a round's iterations the first quartile
+15 unless given, ONLY (environment) limits the rows, and with SIGNED=1 each request is signed by a
+user who has a policy, and the brokers ask for that. Of a round's iterations the first quartile
 counts. Prints medians, the median of the rounds' ratios and its quartiles. The key index is off: it
 works behind the answers. With one request an iteration a process may be a fifth slower than
 another of the same tree for all its life: believe such a row once it has come twice.
@@ -16,6 +17,7 @@ another of the same tree for all its life: believe such a row once it has come t
 import argparse
 import asyncio
 import itertools
+import json
 import os
 import shutil
 import socket
@@ -38,6 +40,7 @@ SHAPES = {
 ITERATIONS, REQUESTS_MAX = 200, 6_400
 FILLED = 6_000
 """Messages of each queue before anything is measured."""
+SIGNED = os.environ.get("SIGNED") == "1"
 BODY = bytes(97 + i % 26 for i in range(128))
 
 
@@ -61,11 +64,12 @@ class Client:
         _, window, keys, pull = shape
         args = argparse.Namespace(topic="bench128", keys=keys, pull=pull)
         header, body = (pull_header(args), b"") if pull else (send_header(args), BODY)
+        sign = signed if SIGNED else lambda text, _body: text
         frames = []
         for n in itertools.islice(self._serial, window):
             values = {b"queue": n % QUEUES, b"serial": n, b"opaque": 10_000_000 + n}
             values[b"offset"] = 100 + n // QUEUES * 32 % (FILLED - 200)
-            text = header % values
+            text = sign(header % values, body)
             frames += [HEAD.pack(4 + len(text) + len(body), len(text)), text, body]
         return b"".join(frames)
 
@@ -98,6 +102,31 @@ class Client:
                 at, count = at + size, count - 1
 
 
+def signed(header: bytes, body: bytes) -> bytes:
+    """A header with the user's signature."""
+    from cometmq.wire.request_signature import Credentials, add_signature
+
+    found = json.loads(header)
+    command = argparse.Namespace(ext=found["extFields"], body=body)
+    add_signature(command, Credentials("user", "user-of-many"))
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def guard(root: Path) -> dict[str, object]:
+    """Have the broker ask for signatures, and know a user who may send and read."""
+    from cometmq.settings.access import AccessSettings
+
+    user = {"username": "user", "password": "user-of-many", "userType": "Normal"}
+    first = {"username": "root", "password": "root-of-many", "userType": "Super"}
+    kinds = [("Topic:other", ["Pub"]), ("Topic:bench*", ["Pub", "Sub"]), ("Group:*", ["Sub"])]
+    entries = [{"resource": one, "actions": acts, "decision": "Allow"} for one, acts in kinds]
+    acl = {"subject": "User:user", "policies": [{"policyType": "Custom", "entries": entries}]}
+    (root / "config").mkdir()
+    text = json.dumps({"users": [user, first], "acls": [acl]})
+    (root / "config" / "access.json").write_text(text)
+    return {"access": AccessSettings(authentication_enabled=True, authorization_enabled=True)}
+
+
 async def serve() -> None:
     """Open a broker, and measure each shape that a line of stdin names."""
     from cometmq.broker.app import Broker
@@ -106,7 +135,8 @@ async def serve() -> None:
 
     root = Path(tempfile.mkdtemp(prefix="cometmq-bench-"))
     settings = BrokerSettings(store_path_root_dir=str(root), broker_name="a", listen_port=0)
-    broker = Broker.open(settings, StoreSettings(message_index_enable=False))
+    guarded = guard(root) if SIGNED else {}
+    broker = Broker.open(settings, StoreSettings(message_index_enable=False), **guarded)
     await broker.start()
     try:
         broker.state.topics.ensure("bench128", QUEUES)

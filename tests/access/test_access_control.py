@@ -32,6 +32,8 @@ from cometmq.wire.request_signature import add_signature
 if TYPE_CHECKING:
     import pytest
 
+    from cometmq.wire.frame import Frame
+
 REFUSED = ResponseCode.NO_PERMISSION
 
 
@@ -80,6 +82,33 @@ def test_sends_are_looked_at_one_by_one_although_the_fast_path_knows_their_like(
             assert root_call.code == 0
             assert (await user.send("T")).code == REFUSED
             assert harness.broker.store.max_offset("T", 0) == 16
+
+    run(scenario())
+
+
+def test_signed_sends_of_one_kind_take_the_fast_path_and_no_other_does() -> None:
+    async def scenario() -> None:
+        async with guarded() as harness:
+            user = await as_user(harness)
+            await make_topic(harness)
+            await give_rights(await as_root(harness), entry("Topic:T", "Pub"))
+            slow: list[Frame] = []
+            server = harness.broker._server
+            answer = server.answer
+            server.answer = lambda frame, connection: (
+                slow.append(frame),
+                answer(frame, connection),
+            )[1]
+            user = await as_user(harness)
+            for _ in range(8):
+                assert (await user.send("T")).code == 0
+            assert len(slow) == 1, "the rest was fast"
+            wrong = request(Code.SEND_MESSAGE_V2, 0, send_header("T"), b"hello")
+            add_signature(wrong, USER._replace(secret_key="guessed"))
+            assert (await user.channel.call(wrong, 10)).code == REFUSED
+            unsigned = request(Code.SEND_MESSAGE_V2, 0, send_header("T"), b"hello")
+            assert (await user.channel.call(unsigned, 10)).code == REFUSED
+            assert len(slow) == 3
 
     run(scenario())
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.access.request_rights import RIGHTS, RequestRight
-from cometmq.errors import Reject
+from cometmq.errors import ProtocolError, Reject
 from cometmq.model.access import Action, Resource, ResourceType
 from cometmq.net.admission import Admission
 from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.rules.access.resource_names import resource_of_group, resource_of_topic
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.request_signature import ACCESS_KEY, SIGNATURE, sign
+from cometmq.wire.request_signature import ACCESS_KEY, SIGNATURE, is_signature, sign
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cometmq.net.connection import Connection
     from cometmq.rules.access.access_rules import AccessRules
     from cometmq.wire.command import Command
+    from cometmq.wire.request_signature import SignatureCheck
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +117,24 @@ class AccessControl(Admission):
         return True
 
     def always_admits(self, _request: AdmissionRequest, connection: Connection) -> bool:
-        """Whether the address alone admits; each signature is another one, and must be seen."""
+        """Whether the address alone admits."""
         return self._rules.is_open_to(connection.address)
+
+    def signature_check(
+        self, request: AdmissionRequest, connection: Connection
+    ) -> SignatureCheck | None:
+        """What checks a signature by the password of who has signed and may do this."""
+        address = connection.address
+        try:
+            user = self._user_of(request.command, address)
+            if user is None or self._rules.is_trusted(user.username, address):
+                return None
+            self._authorize(user, request, address)
+        except (Reject, ProtocolError):
+            return None
+        if _UNSIGNED_FIELD in request.fields:
+            return None
+        return partial(is_signature, user.password.encode())
 
     def is_of_super_user(self, command: Command) -> bool:
         """Whether a request that was admitted is a super user's."""

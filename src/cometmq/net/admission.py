@@ -2,9 +2,9 @@
 
 Owns what the hook is asked and when: once for each request, before its handler, whatever its code.
 Fast paths, which answer requests without a handler, learn only headers whose like is admitted in
-any case, and forget them when the rules change. Refuses to know any rule. Not asked about:
-responses, requests refused with SYSTEM_BUSY because too many are unanswered, and held requests
-when they are checked again.
+any case, or where its signature is right, and forget them when the rules change. Refuses to know
+any rule. Not asked about: responses, requests refused with SYSTEM_BUSY because too many are
+unanswered, and held requests when they are checked again.
 Java: RPCHook.doBeforeRequest, AuthenticationPipeline, AuthorizationPipeline.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.errors import ProtocolError
 from cometmq.wire.command import Command
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cometmq.net.endpoint import Endpoint, RequestEffect, RequestResources
     from cometmq.net.handler import Handler, HandlerResult
     from cometmq.wire.frame import Frame
+    from cometmq.wire.request_signature import SignatureCheck
 
 
 class AdmissionRequest:
@@ -95,6 +96,16 @@ class Admission(ABC):
         `admit`, and so keeps sends and pulls off their fast paths. Must not raise.
         """
 
+    def signature_check(
+        self, _request: AdmissionRequest, _connection: Connection
+    ) -> SignatureCheck | None:
+        """What tells by its signature alone whether one more request of this kind is admitted.
+
+        Of a kind are those of `always_admits`, with the same access key. None: the hook must be
+        asked. It holds until `rules_changed`. Must not raise.
+        """
+        return None
+
     def admit_found(self, _command: Command, _connection: Connection, _topic: str) -> None:
         """Admit a request once more when its handler has found which topic it is about.
 
@@ -143,6 +154,13 @@ class AdmittedHandler:
         return await result if isinstance(result, Awaitable) else result
 
 
+class LearningCondition(NamedTuple):
+    """Requests like one that was learned are admitted ..."""
+
+    check: SignatureCheck | None
+    """... where this holds; None: in any case."""
+
+
 class FastPathAdmission:
     """What a fast path asks before it learns a header."""
 
@@ -153,16 +171,20 @@ class FastPathAdmission:
         self._admission = admission
         self._endpoints = {int(endpoint.code): endpoint for endpoint in endpoints}
 
-    def may_learn(self, frame: Frame, connection: Connection) -> bool:
-        """Whether requests like this one are admitted in any case until the rules change."""
+    def terms(self, frame: Frame, connection: Connection) -> LearningCondition | None:
+        """On which terms requests like this one are admitted until the rules change; None: none."""
         try:
             command = Command.decode(frame)
         except ProtocolError:
-            return False
+            return None
         endpoint = self._endpoints.get(command.code)
         if endpoint is None:
-            return False
-        return self._admission.always_admits(AdmissionRequest(endpoint, command), connection)
+            return None
+        request = AdmissionRequest(endpoint, command)
+        if self._admission.always_admits(request, connection):
+            return LearningCondition(None)
+        check = self._admission.signature_check(request, connection) if frame.body else None
+        return None if check is None else LearningCondition(check)
 
 
 FoundAdmission = Callable[[Command, "Connection", str], None]

@@ -6,9 +6,9 @@ Java: AclClientRPCHook, AclUtils.combineRequestContent, AclSigner
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-from base64 import b64encode
+from binascii import b2a_base64
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,10 +31,24 @@ class Credentials(NamedTuple):
         return f"Credentials({self.access_key!r}, ...)"
 
 
+SignatureCheck = Callable[[bytes, bytes], bool]
+"""Says of what a signature covers, and the signature, whether they fit."""
+
+
 def sign(fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
     """The signature of a request with these fields and this body."""
-    signed = "".join(fields[name] for name in sorted(fields) if name != SIGNATURE).encode()
-    return b64encode(hmac.digest(secret_key.encode(), signed + body, hashlib.sha1)).decode()
+    signed = "".join([fields[name] for name in sorted(fields) if name != SIGNATURE]).encode()
+    return signature_of(secret_key.encode(), signed + body).decode()
+
+
+def signature_of(secret_key: bytes, signed: bytes) -> bytes:
+    """The signature of what it covers: the values of the fields, then the body."""
+    return b2a_base64(hmac.digest(secret_key, signed, "sha1"), newline=False)
+
+
+def is_signature(secret_key: bytes, signed: bytes, signature: bytes) -> bool:
+    """Whether that is the signature; takes as long whichever of its bytes is wrong."""
+    return hmac.compare_digest(signature_of(secret_key, signed), signature)
 
 
 def add_signature(command: Command, credentials: Credentials) -> None:

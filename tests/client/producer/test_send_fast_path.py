@@ -27,6 +27,7 @@ from cometmq.model.route import BrokerData, QueueData, TopicRouteData
 from cometmq.wire.bodies.route import encode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
+from cometmq.wire.request_signature import sign
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
@@ -58,6 +59,30 @@ def test_sends_on_the_fast_path_carry_all_a_message_has(scripted_broker):
         assert pairs == {"TAGS": "t", "KEYS": "a b", "WAIT": "true"}
     last = dict(pair.split("\x01") for pair in sent[3].ext["i"].split("\x02") if pair)
     assert (last["TAGS"], last["KEYS"], last["__SHARDINGKEY"]) == ("ü", '"', "k%d")
+
+
+def test_sends_with_keys_are_fast_as_well_and_each_is_signed(scripted_broker):
+    numbered(scripted_broker)
+    scripted_broker.answers[BATCH] = scripted_broker.answers[SEND]
+    keys = {"access_key": "ann", "secret_key": "of-many"}
+
+    async def from_a_loop():
+        async with AsyncProducer("h", namesrv=scripted_broker.addr, **keys) as producer:
+            for n in range(3):
+                await producer.send(Message(TOPIC, b"%d" % n, tags="t%d"))
+            await producer.send_batch([Message(TOPIC, b"x"), Message(TOPIC, b"y")])
+
+    with Producer("g", namesrv=scripted_broker.addr, **keys) as producer:
+        for n in range(3):
+            producer.send(Message(TOPIC, b"%d" % n, keys="k"))
+    asyncio.run(from_a_loop())
+    sent = [*scripted_broker.requests(SEND), *scripted_broker.requests(BATCH)]
+    assert len(sent) == 7
+    for command in sent:
+        fields = command.ext
+        assert fields["Signature"] == sign(fields, command.body, "of-many")
+    fast = [command for command in sent if next(iter(command.ext)) == "AccessKey"]
+    assert len(fast) >= 4, "the slow path, of the first ones, adds the keys behind the rest"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from cometmq.wire.command import Command
 from cometmq.wire.frame import Frame
 from cometmq.wire.headers.base import camel_case
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from cometmq.wire.request_signature import sign
 from cometmq.wire.templates.send_template import SendHeaderMatch
 
 BORN = 1795237145786
+ACCESS_KEY, SECRET_KEY = "50%b", "secret"
 KEY = "7F0000010268EC30946E09681104BA%02X"
 
 
@@ -25,7 +27,9 @@ def send(
     tags="TagA",
     code=310,
     flag=0,
+    body=None,
 ):
+    """With a `body` it is signed."""
     if properties is None:
         properties = f"{extra}UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01{tags}\x02"
     header = {
@@ -46,6 +50,9 @@ def send(
     cls = SendMessageRequestHeaderV2 if code == 310 else SendMessageRequestHeader
     wire = {name: cls.wire_names.get(name) for name in header}
     ext = {wire[name] or camel_case(name): text for name, text in header.items()}
+    if body is not None:
+        ext["AccessKey"] = ACCESS_KEY
+        ext["Signature"] = sign(ext, body, SECRET_KEY)
     return header_json.encode(code, opaque, flag, 0, 479, None, dict(sorted(ext.items())))
 
 

@@ -12,7 +12,12 @@ from cometmq.wire.command import Command, response
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.headers.send import SendMessageResponseHeader
 from cometmq.wire.records import message_batch
-from cometmq.wire.templates.send_request import SendRequestTemplate, batch_body
+from cometmq.wire.request_signature import Credentials, sign
+from cometmq.wire.templates.send_request import (
+    SendRequestTemplate,
+    SignedSendRequestTemplate,
+    batch_body,
+)
 from cometmq.wire.templates.send_response import LENGTHS_MAX, SendResponseLayouts
 
 KEY = "A" * 32
@@ -43,6 +48,28 @@ def test_a_form_filled_in_decodes_to_the_request_built_field_by_field(
     found, expected = Command.decode(frame), Command.decode(wanted)
     for name in Command.__slots__:
         assert getattr(found, name) == getattr(expected, name), name
+
+
+@settings(max_examples=50)
+@given(text, text, text, st.none() | text, st.booleans(), st.binary(max_size=50))
+def test_a_signed_form_filled_in_has_the_signature_of_its_fields(
+    group, topic, access_key, token, batch, body
+):
+    keys = Credentials(access_key, "secret of %b", token)
+    form = SignedSendRequestTemplate(group, topic, "b%d", 3, 4, credentials=keys, batch=batch)
+    tail = b"WAIT\\u0001true\\u0002TAGS\\u0001%d\\u0002"
+    (frame,) = FrameDecoder().feed(form.frame(17, 1_700, KEY.encode(), tail, body))
+    found = Command.decode(frame)
+    expected = dict(found.ext)
+    assert expected.pop("Signature") == sign(expected, body, keys.secret_key)
+    assert expected.get("SecurityToken") == token
+    assert expected["AccessKey"] == access_key
+    assert list(found.ext) == sorted(found.ext)
+    plain = SendRequestTemplate(group, topic, "b%d", 3, 4, batch=batch)
+    (frame,) = FrameDecoder().feed(plain.frame(17, 1_700, KEY.encode(), tail, body))
+    unsigned = Command.decode(frame)
+    assert {name: found.ext[name] for name in unsigned.ext} == unsigned.ext
+    assert (found.code, found.opaque, found.body) == (unsigned.code, 17, body)
 
 
 @settings(max_examples=50)

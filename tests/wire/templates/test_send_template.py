@@ -1,12 +1,14 @@
 """A match equals the ordinary decode, whatever is sent; and the layouts stay few."""
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
+from cometmq.wire.request_signature import is_signature, sign
 from cometmq.wire.templates.header_template import (
     MISSES_MAX,
     PAUSE,
@@ -17,7 +19,9 @@ from cometmq.wire.templates.send_template import KINDS_MAX, SendHeaderMatch, Sen
 from wire.templates.send_headers import (
     BORN,
     KEY,
+    SECRET_KEY,
     assert_says_the_same,
+    decoded,
     match,
     send,
     sends,
@@ -343,6 +347,51 @@ def test_no_forged_header_is_decoded_differently_than_by_the_decoder(headers, da
     fields = match(templates, bytes(forged))
     if fields is not None:
         assert_says_the_same(fields, bytes(forged))
+
+
+signed = st.builds(
+    send,
+    queue_id=st.sampled_from(["0", "12"]),
+    born=st.sampled_from([BORN, 7]),
+    opaque=st.sampled_from([1, 17]),
+    extra=st.just("")
+    | st.sampled_from(["KEYS\x01k%d\x02", "é\x01%\x02", "n1\x01v\x02n2\x01w\x02"]),
+    topic=st.sampled_from(["T1", "T%b"]),
+    code=st.sampled_from([10, 310]),
+    body=st.sampled_from([b"hello", b"%b"]),
+)
+CHECK = partial(is_signature, SECRET_KEY.encode())
+
+
+def is_signed_by_the_decoder(header, body):
+    command, _ = decoded(header)
+    return command.ext["Signature"] == sign(command.ext, body, SECRET_KEY)
+
+
+@given(st.lists(signed, min_size=1, max_size=12), st.data())
+def test_a_signature_is_right_where_the_decoder_says_so(headers, data):
+    templates = SendTemplates()
+    templates.check = CHECK
+    seen(templates, *headers, *headers)
+    header = data.draw(st.sampled_from(headers))
+    forged = bytearray(header)
+    for _ in range(data.draw(st.integers(0, 2))):
+        forged[data.draw(st.integers(0, len(forged) - 1))] = data.draw(st.sampled_from(b"0123kA=/"))
+    for one in (header, bytes(forged)):
+        fields = match(templates, one)
+        assert fields is not None or one != header
+        if fields is not None:
+            assert_says_the_same(fields, one)
+            for body in (b"hello", b"%b", b""):
+                is_signed = fields.template.is_signed(fields.values, body)
+                assert is_signed == is_signed_by_the_decoder(one, body)
+
+
+def test_one_template_stands_for_all_signatures():
+    templates = SendTemplates()
+    headers = [send(opaque=at, born=BORN + at, key=KEY % at, body=b"x") for at in range(1, 9)]
+    assert [see(templates, header) is None for header in headers] == [True] + [False] * 7
+    assert templates.templates[0].is_signed((), b"anything"), "nobody asked for a check"
 
 
 def test_a_match_is_never_one_that_the_decoder_refuses():

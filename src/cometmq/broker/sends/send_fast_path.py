@@ -17,6 +17,7 @@ from cometmq.broker.pulls.pull_fast_path import PullFastPath
 from cometmq.broker.requests.status_codes import PUT_STATUS_CODES, PUT_STATUS_REMARKS
 from cometmq.broker.sends.send_fast_path_plan import SendPlanner
 from cometmq.broker.sends.tag_codes import tags_code_of
+from cometmq.net.admission import LearningCondition
 from cometmq.store.put_result import PutStatus
 from cometmq.wire.command import Command
 from cometmq.wire.frame import JSON, Frame, encode_frame
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.templates.send_frame_batch import SendFrameBatch
 
+_ADMITTED = LearningCondition(None)
 _HEAD = Struct(">II")
 _unpack_head = _HEAD.unpack_from
 _PREFIXES = [_HEAD.pack(length + 4, length) for length in range(8192)]
@@ -89,6 +91,8 @@ class ConnectionFastPath:
                 break
             template, values = found
             plan: SendPlan = template.plan or shared.planner.plan(template, self._connection)
+            if template.check is not None and not template.is_signed(values, data[body_at:end]):
+                break
             if may_run and size - end > 2 * length and plan.put_run is not None:
                 run = template.run_at(data, at, values, body_max)
                 if run is not None and (taken := self._put_run(plan, run)):
@@ -172,15 +176,24 @@ class ConnectionFastPath:
         From a pull it only learns: had it been one to be taken, `chunk` would have.
         """
         kind, header, body = frame
+        if kind != JSON:
+            return False
+        if not body:
+            if self._terms(frame) is not None:
+                self._pulls.learn(header)
+            return False
+        templates = self._templates
+        if templates.match_at(header, 0, len(header)) is not None:
+            return self.chunk(encode_frame(header, body)) > 0
+        if templates.is_wanted(header) and (terms := self._terms(frame)) is not None:
+            templates.check = terms.check
+            templates.learn(header)
+        return False
+
+    def _terms(self, frame: Frame) -> LearningCondition | None:
+        """On which terms requests like this one are admitted; None: on none."""
         admission = self._shared.admission
-        if admission is not None and not admission.may_learn(frame, self._connection):
-            return False
-        if kind == JSON and not body:
-            self._pulls.learn(header)
-            return False
-        if kind != JSON or self._templates.match_or_learn(header) is None:
-            return False
-        return self.chunk(encode_frame(header, body)) > 0
+        return _ADMITTED if admission is None else admission.terms(frame, self._connection)
 
     def _begin(self) -> list[bytes] | None:
         """Begin the answers of a loop iteration; None when too many requests are open."""

@@ -179,7 +179,7 @@ class SendPlanner:
             reconsume_times=header.reconsume_times or 0,
         )
         plan.put = records.put
-        if not template.takes_all:
+        if not template.takes_all and template.signature_at < 0:
             plan.put_run = records.put_run
         return plan
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
@@ -18,10 +19,15 @@ from cometmq.client.producer.message_checks import check_topic
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
-from cometmq.wire.templates.send_request import SendRequestTemplate, batch_body
+from cometmq.wire.templates.send_request import (
+    SendRequestTemplate,
+    SignedSendRequestTemplate,
+    batch_body,
+)
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import QueueSelector
@@ -109,7 +115,6 @@ class SendFastPath:
         is_off = (
             options.retry_not_ok
             or options.latency_fault != "off"
-            or client.credentials is not None
             or client.namespace is not None
             or client.namespace_v2 is not None
             or client.trace is not None
@@ -277,7 +282,10 @@ class SendFastPath:
         if not route.publish:
             return None
         check_topic(topic)
-        options = self._options
+        options, keys = self._options, self._session.options.credentials
+        form: Callable[..., SendRequestTemplate] = SendRequestTemplate
+        if keys is not None:
+            form = partial(SignedSendRequestTemplate, credentials=keys)
         more = options.default_topic_queues
         targets = []
         of_broker = defaultdict[str, dict[int, MessageQueue]](dict)
@@ -285,14 +293,8 @@ class SendFastPath:
             named = (options.group, topic, queue.broker_name, queue.queue_id, more)
             others = of_broker[queue.broker_name]
             others[queue.queue_id] = queue
-            targets.append(
-                QueueTarget(
-                    queue,
-                    SendRequestTemplate(*named),
-                    SendRequestTemplate(*named, batch=True),
-                    others,
-                )
-            )
+            forms = form(*named), form(*named, batch=True)
+            targets.append(QueueTarget(queue, *forms, others))
         made = _TopicTargets(self, targets, self._selector.next_turn(topic))
         route.send_targets = made
         return made

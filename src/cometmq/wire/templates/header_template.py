@@ -220,14 +220,25 @@ class HeaderTemplates(Generic[T]):
     def match_or_learn(self, header: bytes) -> tuple[T, tuple[bytes, ...]] | None:
         """Match a header; learn it where it is one of this kind that is not known. Never raises."""
         found = self.match_at(header, 0, len(header))
-        if found is None and len(header) <= HEADER_BYTES_MAX and self._is_candidate(header):
-            if self._pause:
-                self._pause -= 1
-            elif self._budget is None:
-                self._learn(header)
-            else:
-                self._budget.spend(self._learn, header)
+        if found is None and self.is_wanted(header):
+            self.learn(header)
         return found
+
+    def is_wanted(self, header: bytes) -> bool:
+        """Whether a header that does not match should be learned; asked once about each."""
+        if len(header) > HEADER_BYTES_MAX or not self._is_candidate(header):
+            return False
+        if self._pause:
+            self._pause -= 1
+            return False
+        return True
+
+    def learn(self, header: bytes) -> None:
+        """Learn a header, if there is time left for it. Never raises."""
+        if self._budget is None:
+            self._learn(header)
+        else:
+            self._budget.spend(self._learn, header)
 
     def _learn(self, header: bytes) -> None:
         try:

@@ -16,16 +16,20 @@ from typing import TYPE_CHECKING
 from cometmq.model.topic import DEFAULT_TOPIC
 from cometmq.wire.codes import LanguageCode, RequestCode
 from cometmq.wire.command import VERSION
+from cometmq.wire.request_signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signature_of
+from cometmq.wire.templates.send_template import unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cometmq.wire.request_signature import Credentials
 
 _pack_head = Struct(">II").pack
 _pack_item = Struct(">iiiii").pack
 _pack_length = Struct(">h").pack
 _UNIQUE = b"UNIQ_KEY\x01"
 _HEADER = (
-    '{"code":%d,"extFields":{"a":%s,"b":%s,"c":%s,"d":"%d","e":"%d","f":"0","g":"%%d","h":"0",'
+    '{"code":%d,"extFields":{%s"a":%s,"b":%s,"c":%s,"d":"%d","e":"%d","f":"0","g":"%%d","h":"0",'
     '"i":"UNIQ_KEY\\u0001%%b\\u0002%%b","j":"0","k":"false","m":"%s","n":%s},"flag":0,'
     '"language":"%s","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
@@ -45,12 +49,17 @@ class SendRequestTemplate:
         default_queues: int,
         *,
         batch: bool = False,
+        first_fields: str = "",
     ) -> None:
-        """Write down what does not change; `default_queues` is for a topic yet to be made."""
+        """Write down what does not change; `default_queues` is for a topic yet to be made.
+
+        `first_fields` are fields of the header whose names stand before the others.
+        """
         self._header = (
             _HEADER
             % (
                 RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
+                first_fields,
                 _safe(group),
                 _safe(topic),
                 _safe(DEFAULT_TOPIC),
@@ -76,6 +85,55 @@ class SendRequestTemplate:
     ) -> bytes:
         """The same in one."""
         return b"".join(self.pieces(opaque, born_ms, uniq_key, properties, body))
+
+
+class SignedSendRequestTemplate(SendRequestTemplate):
+    """The same with the signature of each request."""
+
+    __slots__ = ("_secret_key", "_signed")
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        broker_name: str,
+        queue_id: int,
+        default_queues: int,
+        *,
+        credentials: Credentials,
+        batch: bool = False,
+    ) -> None:
+        """Write down what does not change, also of what a signature covers."""
+        keys = {ACCESS_KEY: credentials.access_key}
+        if credentials.security_token:
+            keys[SECURITY_TOKEN] = credentials.security_token
+        fields = "".join([f'"{name}":{_safe(text)},' for name, text in keys.items()])
+        super().__init__(
+            group,
+            topic,
+            broker_name,
+            queue_id,
+            default_queues,
+            batch=batch,
+            first_fields=f'{fields}"{SIGNATURE}":"%b",',
+        )
+        before = (*keys.values(), group, topic, DEFAULT_TOPIC, f"{default_queues}{queue_id}0")
+        after = f"0false{'true' if batch else 'false'}{broker_name}"
+        values = ("".join(before), "%d0UNIQ_KEY\x01%b\x02%b", after)
+        self._signed = "".join(
+            [values[0].replace("%", "%%"), values[1], values[2].replace("%", "%%")]
+        ).encode()
+        self._secret_key = credentials.secret_key.encode()
+
+    def pieces(
+        self, opaque: int, born_ms: int, uniq_key: bytes, properties: bytes, body: bytes
+    ) -> tuple[bytes, bytes, bytes]:
+        """One request, to be joined."""
+        signed = self._signed % (born_ms, uniq_key, unescaped(properties)) + body
+        signature = signature_of(self._secret_key, signed)
+        header = self._header % (signature, born_ms, uniq_key, properties, opaque)
+        size = len(header)
+        return _pack_head(4 + size + len(body), size), header, body
 
 
 def batch_body(bodies: Sequence[bytes], keys: Sequence[bytes], tail: bytes) -> bytes:

@@ -3,7 +3,8 @@
 Of one client's SEND_MESSAGE headers only a few values change from message to message: queue id,
 born time, opaque, and the values of properties (`header_template` says how they are matched). A
 template stands for messages with the same properties in the same order; where a producer's
-messages have too many kinds of these, one takes all of the properties as they come.
+messages have too many kinds of these, one takes all of the properties as they come. A signature
+changes too; whether it is right, `is_signed` says.
 Invariant: a match says what the decoder would say. One table per connection; JSON headers only;
 bounded; no I/O. Java: none.
 """
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.model.message import RESERVED_PROPERTIES
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from cometmq.wire.request_signature import SIGNATURE
 from cometmq.wire.templates.header_template import (
     BYTES_A_BYTE,
     NUMBER,
@@ -32,7 +35,10 @@ from cometmq.wire.templates.header_template import (
 from cometmq.wire.templates.send_frame_batch import FrameColumns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from cometmq.wire.command import Command
+    from cometmq.wire.request_signature import SignatureCheck
     from cometmq.wire.templates.header_template import LearningLimiter, Span
     from cometmq.wire.templates.send_frame_batch import SendFrameBatch
 
@@ -48,6 +54,8 @@ _KINDS: dict[int, tuple[type[SendMessageRequestHeader], tuple[bytes, ...]]] = {
     ),
     int(RequestCode.SEND_MESSAGE_V2): (SendMessageRequestHeaderV2, (b"e", b"g", b"i")),
 }
+_SIGNATURE = rb"([0-9A-Za-z+/]{27}=)"
+"""20 bytes in base64."""
 _is_send = re.compile(rb'"code"\s*:\s*(?:310|10)\b').search
 _is_text = re.compile(TEXT).fullmatch
 _MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
@@ -63,14 +71,16 @@ class SendTemplate:
     `properties` hold for every match. `texts` cuts the properties' values out of the values of a
     match; `around` is what stands before, between and behind them. `unique_at` and `tags_at` say
     which of these texts are those of UNIQ_KEY and TAGS, -1 for none; with `takes_all` the only text
-    is all of the properties, separators escaped. `plan` is the user's, who may keep there what it
-    derived, and must drop it (`forget`) when what it derived it from changes.
+    is all of the properties, separators escaped. `check` says of what a signature covers, and the
+    signature, whether they fit; None where nobody asks. `plan` is the user's, who may keep there
+    what it derived, and must drop it (`forget`) when what it derived it from changes.
     """
 
     __slots__ = (
         "_columns",
         "around",
         "born_at",
+        "check",
         "code",
         "flag",
         "header",
@@ -82,6 +92,8 @@ class SendTemplate:
         "plan",
         "prefix",
         "queue_at",
+        "signature_at",
+        "signed",
         "surroundings",
         "tags_at",
         "takes_all",
@@ -91,9 +103,15 @@ class SendTemplate:
     )
 
     def __init__(
-        self, raw: bytes, command: Command, header: SendMessageRequestHeader, found: _FieldPlaces
+        self,
+        raw: bytes,
+        command: Command,
+        header: SendMessageRequestHeader,
+        found: _FieldPlaces,
+        check: SignatureCheck | None,
     ) -> None:
         self.header = header
+        self.check = check
         self.around = found.around
         self.surroundings = found.surroundings
         self.code = command.code
@@ -108,6 +126,7 @@ class SendTemplate:
         gaps |= dict.fromkeys(found.texts, form)
         if found.names:
             gaps[found.texts[self.unique_at]] = SHORT_TEXT
+        gaps |= dict.fromkeys(found.signature, _SIGNATURE)
         pattern = HeaderPattern(raw, gaps)
         self.match = pattern.match
         self.literals = pattern.literals
@@ -115,8 +134,24 @@ class SendTemplate:
         self.kept_bytes = BYTES_A_BYTE * len(raw)
         self.queue_at, self.born_at, self.opaque_at, first, *_ = pattern.ranks
         self.texts = slice(first, first + len(found.texts))  # they stand side by side
+        self.signature_at = pattern.ranks[-1] if found.signature else -1
+        self.signed = self._signed_content(command) if found.signature else None
         self._columns: dict[tuple[int, ...], FrameColumns] = {}
         self.plan: Any = None
+
+    def is_signed(self, values: tuple[bytes, ...], body: bytes) -> bool:
+        """Whether a match with these values, and this body, has a signature that is right."""
+        check, signed = self.check, self.signed
+        if check is None:
+            return True
+        return signed is not None and check(signed.of(values) + body, values[self.signature_at])
+
+    def _signed_content(self, command: Command) -> SignedContents:
+        """What the signatures of all that match cover, but for the body."""
+        queue, born, properties = map(bytes.decode, _KINDS[command.code][1])
+        places: dict[str, tuple[int, ...]] = {queue: (self.queue_at,), born: (self.born_at,)}
+        places[properties] = tuple(range(self.texts.start, self.texts.stop))
+        return SignedContents(command.ext, places, properties, self.around, self.takes_all)
 
     def run_at(
         self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int
@@ -133,6 +168,43 @@ class SendTemplate:
             numbers = (self.queue_at, self.born_at, self.opaque_at)
             columns = self._columns[sizes] = FrameColumns(self.literals, sizes, numbers, self.texts)
         return columns.run_at(data, at, values, body_max)
+
+
+class SignedContents:
+    """The values of a header's fields in the order of their names, as a signature covers them."""
+
+    __slots__ = ("_escaped_at", "_form", "_pick")
+
+    def __init__(
+        self,
+        fields: Mapping[str, str],
+        places: Mapping[str, tuple[int, ...]],
+        properties: str,
+        around: tuple[bytes, ...],
+        takes_all: bool,
+    ) -> None:
+        """`places` are those of the values of a match in each field that changes.
+
+        `properties` names the field that has `around` between its values.
+        """
+        form, picked = b"", list[int]()
+        for name in sorted(fields):
+            if name in places:
+                picked += places[name]
+                form += b"%b".join(map(_literal, around)) if name == properties else b"%b"
+            elif name != SIGNATURE:
+                form += _literal(fields[name].encode())
+        self._form = form
+        self._pick: Callable[[tuple[bytes, ...]], tuple[bytes, ...]] = itemgetter(*picked)
+        self._escaped_at = picked.index(places[properties][0]) if takes_all else -1
+
+    def of(self, values: tuple[bytes, ...]) -> bytes:
+        """What the signature of a match with these values covers, but for the body."""
+        picked = self._pick(values)
+        at = self._escaped_at
+        if at >= 0:
+            picked = (*picked[:at], unescaped(picked[at]), *picked[at + 1 :])
+        return self._form % picked
 
 
 class SendHeaderMatch(NamedTuple):
@@ -183,23 +255,27 @@ class SendTemplates(HeaderTemplates[SendTemplate]):
 
     def __init__(self, budget: LearningLimiter | None = None) -> None:
         super().__init__(_is_send, self._template, budget)
+        self.check: SignatureCheck | None = None
+        """The `check` of what is learned from now on."""
 
     def _template(self, raw: bytes, command: Command) -> SendTemplate | None:
         """The template of a header; None when it holds what a template cannot express."""
         header_class, names = _KINDS.get(command.code, (None, ()))
-        spans = None if header_class is None else text_spans(raw, names)
+        signature = (SIGNATURE.encode(),) if SIGNATURE in command.ext else ()
+        spans = None if header_class is None else text_spans(raw, (*names, *signature))
         if header_class is None or spans is None:
             return None
-        queue, born, properties, opaque = spans
+        queue, born, properties, *signatures, opaque = spans
         numbers = (queue, born, opaque)
-        surroundings = _surroundings(raw, numbers, properties)
+        surroundings = _surroundings(raw, (*numbers, *signatures), properties)
         alike = [one for one in self.templates if one.surroundings == surroundings]
         found = _texts(raw, properties) if len(alike) < KINDS_MAX else None
         if found is None:  # whatever they are
             self.drop(alike)
             found = ((properties,), (), (b"", b""))
         header = header_class.decode(command.ext)
-        return SendTemplate(raw, command, header, _FieldPlaces(numbers, *found, surroundings))
+        places = _FieldPlaces(numbers, *found, surroundings, tuple(signatures))
+        return SendTemplate(raw, command, header, places, self.check)
 
 
 class _FieldPlaces(NamedTuple):
@@ -213,6 +289,13 @@ class _FieldPlaces(NamedTuple):
     names: tuple[str, ...]
     around: tuple[bytes, ...]
     surroundings: bytes
+    signature: tuple[Span, ...]
+    """At most one."""
+
+
+def _literal(text: bytes) -> bytes:
+    """A text in which the percent sign is no gap."""
+    return text.replace(b"%", b"%%")
 
 
 def unescaped(raw: bytes) -> bytes:
