@@ -323,6 +323,8 @@ class Broker:
         )
         every(FILTERS_S, self.state.filters.save_in_thread, name="consumer filters")
         self._access.watch(self._background)
+        if self._tls.reads_files:
+            every(RELOAD_S, self._reload_tls, name="files of TLS")
         every(HOUSEKEEPING_S, self._close_silent_clients, name="housekeeping of clients")
         every(SAMPLE_S, self.state.stats.sample_in_slices, name="statistics", first_s=0)
 
@@ -334,8 +336,6 @@ class Broker:
         every(1.0, self.state.timer_messages.run, name="delivery of timer messages", first_s=0)
         every(1.0, self.state.check_back.run, name="check of half messages", first_s=0)
         every(1.0, self.state.dead_letters.read_back, name="dead letters", first_s=0)
-        if self._tls.reads_files:
-            every(RELOAD_S, self._reload_tls, name="files of TLS")
 
     async def _reload_tls(self) -> None:
         if await asyncio.to_thread(self._tls.reload):

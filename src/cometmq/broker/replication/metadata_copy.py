@@ -26,7 +26,7 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.offset import UpdateConsumerOffsetRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
     from cometmq.broker.broker_state import BrokerState
@@ -87,6 +87,10 @@ class MetadataCopy:
         self.master_addr = ""
         """Where the master answers requests, "host:port"; empty: not known."""
 
+    def connection_ended(self) -> None:
+        """Ask for delay offsets anew: a master that comes back may have lost the log they are of."""
+        self._delays = None
+
     async def run_once(self) -> None:
         """Copy everything; a failure is logged once, and tried again with the next call."""
         if not self.master_addr:
@@ -109,20 +113,28 @@ class MetadataCopy:
         state.topics.take_over(
             await _ask(channel, RequestCode.GET_ALL_TOPIC_CONFIG, decode_topic_table)
         )
-        await self._copy_offsets(channel)
+        commits = await self._copy_offsets(channel)
         await self._copy_delays(channel)
         state.groups.take_over(
             await _ask(channel, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, decode_group_table)
         )
+        await self._carry(channel, commits)
 
-    async def _copy_offsets(self, channel: Channel) -> None:
+    async def _copy_offsets(self, channel: Channel) -> list[Commit]:
+        """Take the master's offsets over; returns those that it is to have from here."""
         theirs = await _ask(channel, RequestCode.GET_ALL_CONSUMER_OFFSET, _offsets)
         offsets, copied = self._state.offsets, self._copied
         present = offsets.snapshot()
         commits = [] if copied is None else list(own_commits(present, copied, theirs.offsets))
         await _take_over(offsets, theirs, commits)
         self._copied = theirs.offsets
-        for commit in commits[:CARRIED_MAX]:
+        return commits[:CARRIED_MAX]
+
+    async def _carry(self, channel: Channel, commits: Iterable[Commit]) -> None:
+        """Give the master what was committed here; BrokerError, at the end, for what it refused."""
+        assert self._copied is not None, "offsets are carried after the first copy"
+        problem: BrokerError | None = None
+        for commit in commits:
             topic, _, group = commit.key.partition("@")
             header = UpdateConsumerOffsetRequestHeader(
                 topic=topic,
@@ -130,9 +142,15 @@ class MetadataCopy:
                 consumer_group=group,
                 commit_offset=commit.offset,
             )
-            await channel.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header), TIMEOUT_S)
-            # the master has it now: from here on its word counts, even a lower offset
-            self._copied.setdefault(commit.key, {})[commit.queue_id] = commit.offset
+            command = request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header)
+            answer = await channel.call(command, TIMEOUT_S)
+            if answer.code == 0:
+                # the master has it now: from here on its word counts, even a lower offset
+                self._copied.setdefault(commit.key, {})[commit.queue_id] = commit.offset
+            else:
+                problem = BrokerError(answer.code, answer.remark, f"the master, given {commit},")
+        if problem is not None:
+            raise problem
 
     async def _copy_delays(self, channel: Channel) -> None:
         if self._delays is None:

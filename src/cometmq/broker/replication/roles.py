@@ -135,7 +135,7 @@ class SlaveRole:
         self._store = store
         store.is_slave = True
         self.client = ReplicationClient(store, settings, tls)
-        self.client.on_need = registration.topics_changed
+        self.client.on_need = self._needs_master
         self.metadata = MetadataCopy(pool, store, state)
         registration.on_master = self._master_is
 
@@ -170,6 +170,11 @@ class SlaveRole:
     async def stop(self) -> None:
         """Follow nobody any more."""
         await self._background.stop()
+
+    def _needs_master(self) -> None:
+        """The connection has ended: perhaps name servers know another master by now."""
+        self.metadata.connection_ended()
+        self._registration.topics_changed()
 
     def _master_is(self, said: RegisterBrokerResponseHeader) -> None:
         """A name server has said who the master is; where it knows none, the last one stays."""
