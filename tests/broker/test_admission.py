@@ -117,6 +117,8 @@ def test_the_list_of_endpoints_is_what_the_broker_answers() -> None:
             RequestCode.GET_BROKER_CONFIG,
             RequestCode.UPDATE_BROKER_CONFIG,
             RequestCode.GET_BROKER_HA_STATUS,
+            RequestCode.GET_BROKER_EPOCH_CACHE,
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
         }
         others |= {each.code for each in broker._handlers._environment.access.endpoints()}
         assert len(codes) == len(set(codes))

@@ -58,5 +58,9 @@ class Commands:
     def __init__(self, namesrv: str) -> None:
         self.namesrv = namesrv
 
+    def without_cluster(self, *arguments: str) -> Done:
+        """Run a command that asks no cluster."""
+        return cometmq(*arguments)
+
     def __call__(self, *arguments: str) -> Done:
         return cometmq(*arguments, "-n", self.namesrv)

@@ -32,6 +32,7 @@ WALL = {
     "broker/metrics/broker_stats.py": "the hour of the day at which totals of a day begin",
     "broker/pulls/consumer_filters.py": STORED,
     "broker/request_handlers.py": MADE,
+    "broker/served_broker.py": "the name of a file of unreplicated messages",
     "cli/doctor_command.py": "compared with brokers' wall clocks",
     "cli/store_commands.py": "the version of a table that is made anew",
     "cli/time_arguments.py": "times that people give as how long ago",

@@ -21,6 +21,9 @@ from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.own_address_check import wrong_address
 from cometmq.broker.cluster.registration import NamesrvRegistration
 from cometmq.broker.metrics.gauges import register_replication
+from cometmq.broker.replication.epoch_keeper import EpochKeeper
+from cometmq.broker.replication.epoch_peers import EpochPeers
+from cometmq.broker.replication.role_file import RoleFile
 from cometmq.broker.replication.roles import MasterRole, SlaveRole
 from cometmq.broker.replication.slave_refusals import refused_on_slave
 from cometmq.broker.request_handlers import BrokerHandlers
@@ -92,6 +95,7 @@ class Broker:
         access: AccessSettings,
         conf: TextFile | None,
         tls: TlsContexts,
+        role: RoleFile,
     ) -> None:
         settings = environment.settings
         self.settings = settings
@@ -109,11 +113,8 @@ class Broker:
         self._global_order = GlobalOrderCheck(
             self._pool, lambda: self._registration.name_servers, settings.broker_name
         )
-        self._replication: MasterRole | SlaveRole = (
-            SlaveRole(store, state, settings, self._pool, self._registration, tls)
-            if settings.is_slave
-            else MasterRole(store, settings, self._registration, tls)
-        )
+        self.epochs = EpochKeeper(role, store, settings, lambda: self.address)
+        self._replication = self._make_role(settings)
         register_replication(state.metrics, self._replication)
         self._handlers = BrokerHandlers(
             environment,
@@ -129,7 +130,7 @@ class Broker:
         self._subscribe(live)
         config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
         endpoints = [*self._handlers.endpoints(), *config.endpoints(), *self._access.endpoints()]
-        endpoints += self._replication.endpoints()
+        endpoints += [*self._replication.endpoints(), *self.epochs.endpoints()]
         self._dispatcher = self._make_dispatcher(endpoints, environment.admission)
         self._server = RemotingServer(
             self._dispatcher,
@@ -141,6 +142,15 @@ class Broker:
         self._background = BackgroundTasks("broker")
         self._started = AsyncExitStack()
         self._connect_events()
+
+    def _make_role(self, settings: BrokerSettings) -> MasterRole | SlaveRole:
+        store, keeper, registration = self.store, self.epochs, self._registration
+        peers = EpochPeers(self._pool, registration, settings, store, keeper, lambda: self.address)
+        if not settings.is_slave:
+            return MasterRole(store, settings, registration, self._tls, keeper, peers)
+        return SlaveRole(
+            store, self.state, settings, self._pool, registration, self._tls, keeper, peers
+        )
 
     def _subscribe(self, live: LiveSettings) -> None:
         """Have everything that works with live settings hear of changes."""
@@ -222,6 +232,7 @@ class Broker:
         settings, access = settings or BrokerSettings(), access or AccessSettings()
         root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
         files, cluster = files or SystemFiles(), settings.broker_cluster_name
+        settings = (role := RoleFile(root, files)).kept.applied_to(settings)
         guard = ServerAccess(access, root / "config", files, cluster=cluster)
         environment = BrokerEnvironment(
             settings,
@@ -251,15 +262,16 @@ class Broker:
                 state = BrokerState(environment, opened, levels)
             except OSError as problem:
                 raise open_failure(root, problem) from problem
-            file = TextFile(conf, environment.files) if conf else None
-            broker = cls(environment, opened, state, net or NetSettings(), access, file, contexts)
+            net, file = net or NetSettings(), TextFile(conf, files) if conf else None
+            broker = cls(environment, opened, state, net, access, file, contexts, role)
             undo.pop_all()
         return broker
 
     @property
     def address(self) -> str:
         """Where clients reach the broker, "host:port"."""
-        return join_address(advertised_host(self.settings), self.port)
+        settings = self.settings
+        return join_address(advertised_host(settings), self.port or settings.listen_port)
 
     @property
     def codes(self) -> frozenset[int]:
@@ -270,6 +282,7 @@ class Broker:
         """Start all parts in order; what had started is stopped again when one of them fails."""
         steps: list[Step] = [
             (self.store.start, self.store.stop),
+            (self._replication.check, self._pool.close),
             (self._start_background, self._stop_background),
             (self._replication.start, self._replication.stop),
             (self._listen, self._stop_listening),
@@ -372,7 +385,6 @@ class Broker:
 
     async def _unregister(self) -> None:
         await self._registration.unregister()
-        await self._pool.close()
 
     def _adjust(self, settings: BrokerSettings) -> None:
         """Let what has no settings of its own work with new ones."""

@@ -58,6 +58,26 @@ def replication(access: ClusterAccess, as_json: bool) -> None:
 
 @brokers.command()
 @_broker
+@click.option("--force", is_flag=True, help="Though the master answers, or another slave has more.")
+@cluster_options
+@json_option
+def promote(access: ClusterAccess, as_json: bool, broker: str, force: bool) -> None:
+    """Make a slave the master. BROKER: its address, or its name where it is the only slave.
+
+    The former master, once it is back, becomes a slave; what it alone had is kept there:
+    `cometmq store unreplicated` shows it and sends it again.
+    """
+    done = access.ask(lambda admin: admin.promote(broker, force=force))
+    if as_json:
+        print_json(done._asdict())
+        return
+    click.echo(f"{done.addr} is the master of epoch {done.epoch}, from byte {done.start} on")
+    for addr in done.silent:
+        click.echo(f"{addr} did not answer: what it alone has will be moved out of its log")
+
+
+@brokers.command()
+@_broker
 @cluster_options
 @json_option
 def status(access: ClusterAccess, as_json: bool, broker: str) -> None:

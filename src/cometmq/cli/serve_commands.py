@@ -258,17 +258,17 @@ async def _start_broker(
     facts: Mapping[str, object],
     conf: Path | None,
 ) -> None:
-    from cometmq.broker.app import Broker
+    from cometmq.broker.served_broker import ServedBroker
 
     if not settings.broker_ip1:
         settings = replace(settings, broker_ip1=_outside(settings.bind_address))
     await require_free(settings.bind_address, settings.listen_port)
     store = expand_user_path("storePathRootDir", settings.store_path_root_dir).absolute()
     settings = replace(settings, store_path_root_dir=str(store))
-    served = Broker.open(
+    served = ServedBroker.open(
         settings,
         loaded.of(StoreSettings),
-        loaded.of(NetSettings),
+        net=loaded.of(NetSettings),
         conf=conf,
         access=loaded.of(AccessSettings),
         tls=tls,

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.broker.sends.tag_codes import tags_code_of
-from cometmq.model.message import Property
+from cometmq.cli.record_lines import record_facts, record_line
+from cometmq.cli.unreplicated_commands import unreplicated
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.store.index.index_check import DEFAULT_INDEX_LAYOUT
@@ -27,13 +28,10 @@ from cometmq.store.recovery.emptied_store import empty_store
 from cometmq.store.recovery.inspection import Inspection
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.store.recovery.store_repair import StoreRepair
-from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
-from cometmq.wire.records.message_id import offset_id
 
 if TYPE_CHECKING:
     from cometmq.store.recovery.inspection import InspectionReport
-    from cometmq.wire.records.log_record import StoredRecord
 
 _directory = click.argument(
     "directory", type=click.Path(path_type=Path, file_okay=False, exists=True)
@@ -52,6 +50,7 @@ _COST = {
     "delayOffset.json": "The next start finds out what was delivered; a few may be repeated.",
     "consumerFilter.json": "Consumers bring their filters back with their next heartbeat.",
     "deletedTopics.json": "Messages of topics deleted lately may come back.",
+    "replication.json": "The broker is again what its settings say, and knows of no promotion.",
 }
 """What is lost with each table that is made anew."""
 
@@ -59,6 +58,9 @@ _COST = {
 @click.group()
 def store() -> None:
     """Verify, repair and dump a stopped store."""
+
+
+store.add_command(unreplicated)
 
 
 _index_slots = click.option(
@@ -185,7 +187,7 @@ def dump(
             if topic in (None, record.topic) and queue in (None, record.queue_id)
         )
         for record in islice(wanted, count):
-            click.echo(json.dumps(_facts(record)) if as_json else _line(record))
+            click.echo(json.dumps(record_facts(record)) if as_json else record_line(record))
 
 
 @store.command("rebuild-table")
@@ -218,32 +220,3 @@ def rebuild_slave(directory: Path, commit_log: Path | None) -> None:
     files = SystemFiles()
     places = empty_store(files, StoreDirectory(files, directory, commit_log), stamp)
     click.echo(f"{directory} is empty now; what it held is in {' and '.join(map(str, places))}")
-
-
-def _line(record: StoredRecord) -> str:
-    pairs = stored.text_properties(record)
-    time = datetime.fromtimestamp(record.store_ms / 1000, UTC).isoformat(" ", "milliseconds")
-    body = record.body[:_BODY_SHOWN].decode("utf-8", "backslashreplace")
-    return (
-        f"{record.phy_offset:>14} {time[:23]} {record.topic} {record.queue_id} "
-        f"{record.queue_offset} {pairs.get(Property.TAGS, '-')} "
-        f"{pairs.get(Property.KEYS, '-')} {len(record.body)} {body!r}"
-    )
-
-
-def _facts(record: StoredRecord) -> dict[str, object]:
-    return {
-        "offsetMsgId": offset_id(record.store_host, record.phy_offset),
-        "physicalOffset": record.phy_offset,
-        "topic": record.topic,
-        "queueId": record.queue_id,
-        "queueOffset": record.queue_offset,
-        "flag": record.flag,
-        "sysFlag": record.sys_flag,
-        "bornTimestamp": record.born_ms,
-        "storeTimestamp": record.store_ms,
-        "reconsumeTimes": record.reconsume_times,
-        "preparedTransactionOffset": record.prepared_offset,
-        "properties": stored.text_properties(record),
-        "body": record.body.decode("utf-8", "backslashreplace"),
-    }

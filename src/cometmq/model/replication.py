@@ -20,6 +20,49 @@ class SlaveStatus(NamedTuple):
     is_in_sync: bool
 
 
+class Epoch(NamedTuple):
+    """The time in which one broker was the master."""
+
+    number: int
+    start: int
+    """The byte of the log with which it began."""
+    id: str
+    """Made anew with each promotion: two of one number differ by it."""
+    former_broker_id: int
+    """The brokerId that the promoted broker had before; the former master takes it."""
+
+
+FIRST_EPOCH = Epoch(1, 0, "", 0)
+"""The epoch of a master that was never promoted."""
+
+
+class EpochStatus(NamedTuple):
+    """What a broker knows of epochs: the answer to 1007."""
+
+    broker_id: int
+    epochs: tuple[Epoch, ...]
+    promised: int
+    """It follows no master of a lower epoch."""
+    log_end: int
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes writes."""
+        return self.broker_id == 0
+
+
+class Promotion(NamedTuple):
+    """What came of a promotion."""
+
+    addr: str
+    """The master now."""
+    epoch: int
+    start: int
+    """The byte of the log with which its epoch began."""
+    silent: tuple[str, ...]
+    """Other brokers of the name that did not answer: they may have more of the log."""
+
+
 class MasterStatus(NamedTuple):
     """The master of a slave, as the slave sees it."""
 

@@ -43,6 +43,7 @@ TABLES = {
     "delayOffset.json": "offsetTable",
     "consumerFilter.json": "filterDataByTopic",
     "deletedTopics.json": "deletedTopics",
+    "replication.json": "replication",
 }
 """The files of config/ that a broker of ours reads, each with the table that it must have."""
 

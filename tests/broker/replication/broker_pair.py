@@ -7,8 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker.commands import Harness
-from broker.harness import SMALL_STORE, new_broker
+from broker.harness import SMALL_STORE, STORE, new_broker, sim_worker
+from cometmq.broker.served_broker import ServedBroker
+from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.namesrv.app import NameServer
+from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.testing.sim_loop import LoopClock
 from cometmq.wire.codes import ResponseCode
@@ -17,10 +20,33 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from broker.commands import Client
+    from cometmq.broker.app import Broker
     from cometmq.settings.store import StoreSettings
+    from cometmq.testing.sim_files import SimFiles
 
 SYNC = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout_ms": 1_000}
 SLAVE: dict[str, Any] = {"broker_role": "SLAVE", "broker_id": 1}
+
+
+class Served:
+    """A broker that may change its role, and its clients."""
+
+    def __init__(self, served: ServedBroker) -> None:
+        self.served = served
+
+    @property
+    def broker(self) -> Broker:
+        return self.served.broker
+
+    @property
+    def is_master(self) -> bool:
+        return not self.broker.settings.is_slave
+
+    async def client(self) -> Client:
+        return await Harness(self.broker).client()
+
+    async def stop(self) -> None:
+        await self.served.stop()
 
 
 class Pair:
@@ -39,6 +65,25 @@ class Pair:
         self.stack.callback(harness.close_clients)
         return harness
 
+    async def serve(self, disk: SimFiles, **settings: Any) -> Served:
+        """One more broker, which may change its role."""
+        settings = {"broker_name": "b0", "listen_port": 0, **settings}
+        served = ServedBroker.open(
+            BrokerSettings(store_path_root_dir=str(STORE), namesrv_addr=self.namesrv, **settings),
+            SMALL_STORE,
+            clock=disk.clock,
+            files=disk,
+            worker=sim_worker,
+        )
+        await served.start()
+        self.stack.push_async_callback(served.stop)
+        return Served(served)
+
+    async def admin(self) -> AsyncAdmin:
+        admin = AsyncAdmin(namesrv=self.namesrv)
+        await self.stack.enter_async_context(admin)
+        return admin
+
     async def both(self, **settings: Any) -> tuple[Harness, Harness]:
         master, slave = await self.start(**settings), await self.start(**SLAVE)
         await until(lambda: end_of(slave) == end_of(master) > 0 or not end_of(master))
@@ -54,7 +99,7 @@ async def pair() -> AsyncIterator[Pair]:
         yield Pair(f"127.0.0.1:{namesrv.port}", stack)
 
 
-def end_of(harness: Harness) -> int:
+def end_of(harness: Harness | Served) -> int:
     return harness.broker.store.max_phy_offset
 
 

@@ -53,7 +53,6 @@ class StatisticsRequests:
             Endpoint(Code.QUERY_CONSUME_QUEUE, self.queue_contents),
             Endpoint(Code.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean, RequestEffect.MUTATING),
             Endpoint(Code.DELETE_EXPIRED_COMMITLOG, self.clean, RequestEffect.MUTATING),
-            Endpoint(Code.GET_BROKER_EPOCH_CACHE, self.epochs),
         )
 
     def figures(self, request: Command, _connection: Connection) -> Reply:
@@ -102,7 +101,3 @@ class StatisticsRequests:
                 ResponseCode.SYSTEM_ERROR, f"old files cannot be deleted: {error}"
             ) from error
         return Reply()
-
-    def epochs(self, _request: Command, _connection: Connection) -> Reply:
-        """Refuse a request about elections (1007): nobody elects this broker."""
-        raise Reject(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode")

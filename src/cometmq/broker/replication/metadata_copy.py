@@ -88,7 +88,7 @@ class MetadataCopy:
         """Where the master answers requests, "host:port"; empty: not known."""
 
     def connection_ended(self) -> None:
-        """Ask for delay offsets anew: a master that comes back may have lost the log they are of."""
+        """Ask for delay offsets anew: the master may have lost the log that they are of."""
         self._delays = None
 
     async def run_once(self) -> None:

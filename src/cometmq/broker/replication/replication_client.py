@@ -22,7 +22,7 @@ from cometmq.net.address import split_address
 from cometmq.store.put_result import PutStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from cometmq.net.tls_contexts import TlsContexts
     from cometmq.settings.broker import BrokerSettings
@@ -58,6 +58,8 @@ class ReplicationClient:
         self._problem = "the master's address is not known yet"
         self.is_different = False
         """Whether the log holds other bytes than the master's: the slave must be rebuilt."""
+        self.check_master: Callable[[], Awaitable[None]] = _no_check
+        """Awaited before each connection; a CometError says why the master is not followed."""
         self.on_need: Callable[[], None] = _no_need
         """Called where the master cannot be reached: perhaps there is another one by now."""
 
@@ -85,6 +87,10 @@ class ReplicationClient:
             return
         log.info("the master's replication address is %s now", address or "not known")
         self.address = address
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Check and follow the master anew: it may be another one."""
         self._wake.set()
         if self._connection is not None:
             self._connection.close()
@@ -114,6 +120,7 @@ class ReplicationClient:
         if not self.address:
             return StoreError("the master's address is not known yet")
         try:
+            await self.check_master()
             follower = await self._new_follower()
             host, port = split_address(self.address)
             loop = asyncio.get_running_loop()
@@ -170,6 +177,10 @@ class ReplicationClient:
             if self.is_different:
                 text += "; rebuild it with: cometmq store rebuild-slave"
             log.warning("the master is not followed: %s", text)
+
+
+async def _no_check() -> None:
+    """Any master is followed."""
 
 
 def _no_need() -> None:

@@ -10,6 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.broker.advertised_address import advertised_host
+from cometmq.broker.replication.epoch_keeper import NewerMaster
+from cometmq.broker.replication.epoch_peers import PERIOD_S as LOOK_S
 from cometmq.broker.replication.metadata_copy import PERIOD_S, MetadataCopy
 from cometmq.broker.replication.replica_quorum import ReplicaQuorum
 from cometmq.broker.replication.replication_client import ReplicationClient
@@ -27,6 +29,8 @@ from cometmq.wire.codes import RequestCode
 if TYPE_CHECKING:
     from cometmq.broker.broker_state import BrokerState
     from cometmq.broker.cluster.registration import NamesrvRegistration
+    from cometmq.broker.replication.epoch_keeper import EpochKeeper
+    from cometmq.broker.replication.epoch_peers import EpochPeers
     from cometmq.net.channel_pool import ChannelPool
     from cometmq.net.connection import Connection
     from cometmq.net.tls_contexts import TlsContexts
@@ -47,7 +51,12 @@ class MasterRole:
         settings: BrokerSettings,
         registration: NamesrvRegistration,
         tls: TlsContexts,
+        keeper: EpochKeeper,
+        peers: EpochPeers,
     ) -> None:
+        self._keeper = keeper
+        self._peers = peers
+        self._background = BackgroundTasks("replication")
         self._store = store
         self._settings = settings
         self._registration = registration
@@ -83,12 +92,23 @@ class MasterRole:
         status = ReplicationStatus(self._store.max_phy_offset, self.slaves())
         return Reply(body=encode_replication_status(status))
 
+    async def check(self) -> None:
+        """Raise NewerMaster where another broker was promoted, so that this one never serves."""
+        if (change := await self._peers.newer_master()) is not None:
+            raise NewerMaster(change)
+
+    async def _look(self) -> None:
+        if (change := await self._peers.newer_master()) is not None:
+            self._keeper.change(change)
+
     async def start(self) -> None:
         """Listen for slaves, and from now on wait for them.
 
         Raises SettingsError where the port cannot be had and slaves matter: it was named, or this
         is a SYNC_MASTER. Else a broker beside this one may have it: slaves are not served then.
         """
+        self._keeper.on_news = self._look_now
+        self._background.every(LOOK_S, self._look, name="look for a newer master")
         settings = self._settings
         is_sync = settings.broker_role == SYNC_MASTER
         if self.quorum is not None:
@@ -109,8 +129,12 @@ class MasterRole:
         host = settings.broker_ip2 or advertised_host(settings)
         self._registration.set_ha_address(join_address(host, self.port))
 
+    def _look_now(self) -> None:
+        self._background.spawn(self._look(), name="look for a newer master")
+
     async def stop(self) -> None:
         """Stop feeding slaves; what still waits for them is answered as too late."""
+        await self._background.stop()
         await self.server.stop()
         if self.quorum is not None:
             self._store.durability_conditions.remove(self.quorum)
@@ -128,7 +152,11 @@ class SlaveRole:
         pool: ChannelPool,
         registration: NamesrvRegistration,
         tls: TlsContexts,
+        keeper: EpochKeeper,
+        peers: EpochPeers,
     ) -> None:
+        self._keeper = keeper
+        self._peers = peers
         self._has_fixed_address = bool(settings.ha_master_address)
         self._registration = registration
         self._background = BackgroundTasks("replication")
@@ -136,8 +164,15 @@ class SlaveRole:
         store.is_slave = True
         self.client = ReplicationClient(store, settings, tls)
         self.client.on_need = self._needs_master
+        self.client.check_master = self._check_master
         self.metadata = MetadataCopy(pool, store, state)
         registration.on_master = self._master_is
+
+    async def check(self) -> None:
+        """A slave may always start: it looks at its master before it follows."""
+
+    async def _check_master(self) -> None:
+        await self._peers.check_master(self.metadata.master_addr)
 
     def is_following(self) -> bool:
         """Whether the master's log is being copied now."""
@@ -164,6 +199,7 @@ class SlaveRole:
 
     async def start(self) -> None:
         """Follow the master as soon as it is known."""
+        self._keeper.on_news = self.client.look_again
         self._background.every(1.0, self.client.run, name="copy of the log", first_s=0)
         self._background.every(PERIOD_S, self.metadata.run_once, name="copy of topics and offsets")
 

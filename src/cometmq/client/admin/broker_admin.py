@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.client.admin.admin_session import AdminSession
+from cometmq.client.admin.promotion import SlavePromotion
+from cometmq.client.admin.record_resender import resend_records
 from cometmq.client.session.argument_checks import check_texts
 from cometmq.errors import BrokerError, ClientError
 from cometmq.settings import properties
@@ -25,11 +27,12 @@ from cometmq.wire.headers.namesrv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cometmq.model.admin_stats import ProducerInfo
-    from cometmq.model.replication import ReplicationStatus
+    from cometmq.model.replication import EpochStatus, Promotion, ReplicationStatus
     from cometmq.model.route import ClusterInfo
+    from cometmq.wire.records.log_record import StoredRecord
 
 _is_key = re.compile(r"[\w.\-]+").fullmatch
 
@@ -53,6 +56,37 @@ class AsyncBrokerAdmin(AdminSession):
         return decode_replication_status(
             await self._ask_broker(broker, RequestCode.GET_BROKER_HA_STATUS)
         )
+
+    async def epochs(self, broker: str) -> EpochStatus:
+        """Which promotions a broker knows of; by name the master. BrokerError: it knows none."""
+        _check_broker(broker)
+        addr = (await self.broker_addrs([broker]))[broker]
+        return await SlavePromotion(self._running()).status(addr)
+
+    async def promote(
+        self, broker: str, *, force: bool = False, timeout_s: float = 30.0
+    ) -> Promotion:
+        """Make a slave of CometMQ the master of its brokers, and wait until it takes writes.
+
+        `broker`: the slave's address, or the name of brokers with one slave. What is the master
+        already stays it. Every other slave that answers follows only the new master from then on,
+        and so does the former one when it is back. Raises ClientError where the master answers, or
+        another slave has more of the log; with `force` neither matters: what others have alone is
+        moved out of its log there. Raises BrokerError where it takes longer than `timeout_s`.
+        """
+        _check_broker(broker)
+        return await SlavePromotion(self._running()).run(broker, timeout_s, force=force)
+
+    async def resend_records(self, broker: str, records: Iterable[StoredRecord]) -> dict[str, int]:
+        """Send records of a store to a broker again, in their order; how many by topic.
+
+        Each goes to the topic and queue that it was in, with its properties. Under "" are those
+        left out: half messages, and what a broker wrote for itself. Raises BrokerError or
+        RemotingError for one that cannot be sent; those before it were.
+        """
+        _check_broker(broker)
+        addr = (await self.broker_addrs([broker]))[broker]
+        return await resend_records(self._running(), addr, records)
 
     async def broker_config(self, broker: str) -> dict[str, str]:
         """The settings of a broker, by RocketMQ's names."""

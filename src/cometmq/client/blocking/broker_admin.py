@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cometmq.client.admin.broker_admin import AsyncBrokerAdmin
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.model.admin_stats import ProducerInfo
-    from cometmq.model.replication import ReplicationStatus
+    from cometmq.model.replication import EpochStatus, Promotion, ReplicationStatus
     from cometmq.model.route import ClusterInfo
+    from cometmq.wire.records.log_record import StoredRecord
 
 
 class BrokerAdmin:
@@ -38,6 +39,30 @@ class BrokerAdmin:
     def replication_status(self, broker: str) -> ReplicationStatus:
         """How far the slaves of a master are, or whom a slave follows; by name the master."""
         return self._bridge.call(self._inner.replication_status(broker))
+
+    def epochs(self, broker: str) -> EpochStatus:
+        """Which promotions a broker knows of; by name the master. BrokerError: it knows none."""
+        return self._bridge.call(self._inner.epochs(broker))
+
+    def promote(self, broker: str, *, force: bool = False, timeout_s: float = 30.0) -> Promotion:
+        """Make a slave of CometMQ the master of its brokers, and wait until it takes writes.
+
+        `broker`: the slave's address, or the name of brokers with one slave. What is the master
+        already stays it. Every other slave that answers follows only the new master from then on,
+        and so does the former one when it is back. Raises ClientError where the master answers, or
+        another slave has more of the log; with `force` neither matters: what others have alone is
+        moved out of its log there. Raises BrokerError where it takes longer than `timeout_s`.
+        """
+        return self._bridge.call(self._inner.promote(broker, force=force, timeout_s=timeout_s))
+
+    def resend_records(self, broker: str, records: Iterable[StoredRecord]) -> dict[str, int]:
+        """Send records of a store to a broker again, in their order; how many by topic.
+
+        Each goes to the topic and queue that it was in, with its properties. Under "" are those
+        left out: half messages, and what a broker wrote for itself. Raises BrokerError or
+        RemotingError for one that cannot be sent; those before it were.
+        """
+        return self._bridge.call(self._inner.resend_records(broker, records))
 
     def broker_config(self, broker: str) -> dict[str, str]:
         """The settings of a broker, by RocketMQ's names."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.store.recovery.store_directory import StoreDirectory
 
-_STAYS = frozenset({"lock", "lost+found"})
+_STAYS = frozenset({"lock", "lost+found", "unreplicated"})
 
 
 def empty_store(files: Files, directory: StoreDirectory, stamp: str) -> list[Path]:

@@ -41,6 +41,7 @@ KNOWN = frozenset(
         "timerlog",
         "timerwheel",
         "transaction",
+        "unreplicated",
     ]
 )
 

@@ -1,0 +1,199 @@
+"""A slave becomes the master, and the former master obeys it: in memory, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.commands import records
+from broker.harness import STORE, new_disk, run
+from broker.replication.broker_pair import SLAVE, SYNC, Served, commit, end_of, pair, until
+from cometmq.errors import ClientError
+from cometmq.store.recovery.unreplicated import UnreplicatedFiles
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.records.log_record import text_properties as properties_of
+
+if TYPE_CHECKING:
+    from broker.replication.broker_pair import Pair
+    from cometmq.testing.sim_files import SimFiles
+
+MASTER_AT: dict[str, Any] = {"listen_port": 31_000}
+SLAVE_AT: dict[str, Any] = {"listen_port": 32_000, **SLAVE}
+OTHER_AT: dict[str, Any] = {"listen_port": 33_000, **SLAVE, "broker_id": 2}
+
+
+async def send(served: Served, *bodies: bytes) -> list[int]:
+    client = await served.client()
+    return [(await client.send("T", body)).code for body in bodies]
+
+
+async def bodies_of(served: Served) -> list[bytes]:
+    return [each.body for each in await (await served.client()).drain("T")]
+
+
+def log_of(served: Served) -> bytes:
+    store = served.broker.store
+    return store.read_raw(store.min_phy_offset, 1 << 20)
+
+
+async def with_messages(brokers: Pair, disk: SimFiles, other: SimFiles) -> tuple[Served, Served]:
+    master = await brokers.serve(disk, **MASTER_AT)
+    slave = await brokers.serve(other, **SLAVE_AT)
+    assert await send(master, b"0", b"1", b"2") == [0, 0, 0]
+    await until(lambda: end_of(slave) == end_of(master))
+    await until(lambda: slave.broker.state.topics.get("T") is not None)
+    return master, slave
+
+
+def unreplicated(disk: SimFiles) -> list[list[bytes]]:
+    files = UnreplicatedFiles(disk, STORE)
+    return [[each.body for each in files.records(one)] for one in files.all()]
+
+
+def test_a_promoted_slave_takes_writes_and_the_former_master_follows_it() -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            await slave.stop()
+            assert await send(master, b"alone 1", b"alone 2") == [0, 0]
+            await master.stop()
+            slave = await brokers.serve(other, **SLAVE_AT)
+            began_s = asyncio.get_running_loop().time()
+            done = await (await brokers.admin()).promote("b0")
+            assert (done.addr, done.epoch, done.silent) == (slave.broker.address, 2, ())
+            assert await send(slave, b"3", b"4") == [0, 0]
+            assert asyncio.get_running_loop().time() - began_s < 30
+            master = await brokers.serve(disk, **MASTER_AT)
+            assert not master.is_master
+            assert master.broker.settings.broker_id == 1
+            await until(lambda: log_of(master) == log_of(slave))
+            assert await bodies_of(master) == [b"0", b"1", b"2", b"3", b"4"]
+            assert unreplicated(disk) == [[b"alone 1", b"alone 2"]]
+            assert master.broker.epochs.kept.epochs == slave.broker.epochs.kept.epochs
+            assert (await send(master, b"no")) == [ResponseCode.SYSTEM_BUSY]
+            # and back again
+            await slave.stop()
+            await (await brokers.admin()).promote(master.broker.address)
+            assert await send(master, b"5") == [0]
+            slave = await brokers.serve(other, **SLAVE_AT)
+            assert slave.broker.settings.broker_id == 1
+            await until(lambda: log_of(master) == log_of(slave))
+            assert unreplicated(other) == []
+
+    run(scenario())
+
+
+def test_a_master_that_runs_on_steps_down_once_it_hears_of_a_promotion() -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            admin = await brokers.admin()
+            with pytest.raises(ClientError, match="answers: stop it first"):
+                await admin.promote("b0")
+            assert master.is_master
+            await admin.promote("b0", force=True)
+            await until(lambda: not master.is_master)
+            assert slave.is_master
+            assert await send(slave, b"3") == [0]
+            await until(lambda: log_of(master) == log_of(slave))
+            again = await admin.promote(slave.broker.address)
+            assert again.epoch == 2
+
+    run(scenario())
+
+
+def test_a_fenced_sync_master_answers_12_and_never_ok() -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master = await brokers.serve(disk, **MASTER_AT, **SYNC)
+            slave = await brokers.serve(other, **SLAVE_AT)
+            await until(lambda: not slave.broker._replication.client.problem)  # type: ignore[union-attr]
+            assert await send(master, b"0") == [0]
+            slave.broker.epochs.promise(2)
+            slave.broker.epochs.on_news()
+            assert await send(master, b"1", b"2") == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * 2
+            await asyncio.sleep(60)
+            assert await send(master, b"3") == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
+
+    run(scenario())
+
+
+def test_another_slave_follows_the_promoted_one_and_what_it_alone_had_is_kept() -> None:
+    async def scenario() -> None:
+        disk, other, third = new_disk(), new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            second = await brokers.serve(third, **OTHER_AT)
+            await until(lambda: end_of(second) == end_of(master))
+            await slave.stop()
+            await send(master, b"at two")
+            await until(lambda: end_of(second) == end_of(master))
+            await master.stop()
+            slave = await brokers.serve(other, **SLAVE_AT)
+            admin = await brokers.admin()
+            with pytest.raises(ClientError, match="bytes of the log more than"):
+                await admin.promote(slave.broker.address)
+            assert not slave.is_master
+            await admin.promote(slave.broker.address, force=True)
+            await send(slave, b"3")
+            await until(lambda: log_of(second) == log_of(slave))
+            assert unreplicated(third) == [[b"at two"]]
+            assert second.broker.settings.broker_id == 2
+
+    run(scenario())
+
+
+def test_a_promoted_slave_delivers_delays_and_keeps_offsets() -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            client = await master.client()
+            await client.send("T", b"late", properties={"DELAY": "5"})  # a minute
+            await commit(client, 2)
+            await until(lambda: slave.broker.state.offsets.committed("CG", "T", 0) == 2)
+            await master.stop()
+            await (await brokers.admin()).promote("b0")
+            assert slave.broker.state.offsets.committed("CG", "T", 0) == 2
+            reader = await slave.client()
+            await asyncio.sleep(61)
+            answer = await reader.pull("T", queue_offset=3)
+            assert [each.body for each in records(answer)] == [b"late"]
+
+    run(scenario())
+
+
+def test_what_a_former_master_had_alone_is_sent_again_once_it_is_asked_for() -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            await slave.stop()
+            client = await master.client()
+            await client.send("T", b"alone", queue_id=2, properties={"KEYS": "k", "UNIQ_KEY": "U9"})
+            await client.send("T", b"late", properties={"DELAY": "5"})
+            await client.send("T", b"half", sys_flag=4, properties={"TRAN_MSG": "true"})
+            await master.stop()
+            slave = await brokers.serve(other, **SLAVE_AT)
+            admin = await brokers.admin()
+            await admin.promote("b0")
+            master = await brokers.serve(disk, **MASTER_AT)
+            await until(lambda: log_of(master) == log_of(slave))
+            files = UnreplicatedFiles(disk, STORE)
+            (one,) = files.all()
+            assert await admin.resend_records("b0", files.records(one)) == {"T": 2, "": 1}
+            files.mark_resent(one)
+            assert [each.is_resent for each in files.all()] == [True]
+            reader = await slave.client()
+            (again,) = await reader.drain("T", queue_id=2)
+            assert (again.body, properties_of(again)["UNIQ_KEY"]) == (b"alone", "U9")
+            assert await bodies_of(slave) == [b"0", b"1", b"2"]
+            await asyncio.sleep(61)
+            assert await bodies_of(slave) == [b"0", b"1", b"2", b"late"]
+
+    run(scenario())
