@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cometmq.model.selector import MessageSelector
     from cometmq.rules.failures.circuit_breaker import BreakerLimits
     from cometmq.rules.failures.failure_policy import FailurePolicy, OnFailure
+    from cometmq.rules.failures.latency_fault_tolerance import LatencyTable
     from cometmq.rules.queues.flow_control import FlowLimits
 
 __version__ = "0.1.0"
@@ -72,6 +73,7 @@ __all__ = [
     "FailurePolicy",
     "FlowLimits",
     "InvalidMessage",
+    "LatencyTable",
     "LitePullConsumer",
     "Message",
     "MessageExt",
@@ -116,6 +118,7 @@ _HOMES = {
     "FailurePolicy": "rules.failures.failure_policy",
     "FlowLimits": "rules.queues.flow_control",
     "InvalidMessage": "errors",
+    "LatencyTable": "rules.failures.latency_fault_tolerance",
     "LitePullConsumer": "client.blocking.lite_pull_consumer",
     "Message": "model.message",
     "MessageExt": "model.message",

@@ -46,6 +46,7 @@ BROAD_EXCEPT = {
     "broker/cluster/table_writer.py": "whoever waits for a write hears that it failed",
     "broker/pulls/held_requests.py": "a request that cannot be rechecked must not harm the others",
     "client/blocking/event_loop_thread.py": "any error at a call's begin is in its future",
+    "client/consumer/rebalance.py": "an allocate function that raises: other topics go on",
     "client/handling/handler_call.py": "a handler that raises: its messages come again",
     "client/handling/process_pool.py": "any error of a handler goes back to the process that asked",
     "client/middleware/hook_calls.py": "a hook that only watches changes nothing by its errors",

@@ -1,11 +1,18 @@
 """Which brokers are kept away from, and for how long."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cometmq.errors import SettingsError
 from cometmq.model.queue import MessageQueue
-from cometmq.rules.failures.latency_fault_tolerance import TABLES, LatencyFaultTolerance
+from cometmq.rules.failures.latency_fault_tolerance import (
+    TABLES,
+    LatencyFaultTolerance,
+    LatencyTable,
+)
 from cometmq.rules.key_hash import hash_of_number, long_hash, queue_index
 
 QUEUES = [MessageQueue("t", f"b{broker}", queue) for broker in range(4) for queue in range(2)]
@@ -63,6 +70,22 @@ def test_with_detection_a_broker_stays_out_until_it_is_reached():
     faults.record_reachable("b0")
     assert faults.choose(QUEUES, 0, None, 1).broker_name == "b0"
     assert faults.unreachable_brokers() == []
+
+
+def test_what_an_avoided_broker_would_get_is_spread_evenly():
+    faults = LatencyFaultTolerance(TABLES["current"])
+    faults.record_failure("b1", 0, was_reached=False)
+    chosen = Counter(faults.choose(QUEUES, turn, None, 1).broker_name for turn in range(240))
+    assert chosen == {"b0": 80, "b2": 80, "b3": 80}
+
+
+def test_a_table_of_ones_own_is_taken_and_a_wrong_one_refused():
+    faults = LatencyFaultTolerance(LatencyTable((100,), (5_000,), 60_000))
+    faults.record_latency("b0", 100, 0)
+    assert "b0" not in {faults.choose(QUEUES, n, None, 4_999).broker_name for n in range(8)}
+    for latency_ms, avoid_ms in (((1, 2), (1,)), ((2, 1), (1, 1)), ((1,), (-1,))):
+        with pytest.raises(SettingsError, match="no table of latencies"):
+            LatencyTable(latency_ms, avoid_ms, 0)
 
 
 def test_when_no_broker_is_available_the_better_half_has_the_next_queues():

@@ -36,8 +36,9 @@ class Producer:
     answers a broker that checks back on an open transaction: True, False, or None for later.
 
     `retry_not_ok`: a message that was stored, but not as safely as asked for, goes to another
-    broker as well. `latency_fault`, "classic" (RocketMQ 4) or "current" (5), avoids slow and
-    failing brokers for a while; `detect_faults` probes whether an unreachable broker is back.
+    broker as well. `latency_fault`, "classic" (RocketMQ 4), "current" (5) or a
+    LatencyTable, avoids slow and failing brokers for a while; `detect_faults` probes whether an
+    unreachable broker is back.
     `keys`, "hash" or "balanced", says how a sharding key finds its queue; with `strict_order` a
     send fails rather than let a key change its queue. `compression` is "zlib", "lz4" or "zstd".
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from cometmq.client.session.client_options import (
     check_group,
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 STATE_DIR = Path("~/.cometmq")
 """Where a consumer keeps what it must remember on its machine."""
 ORDERS = ("none", "queue", "key")
-WITHOUT_KEY = ("barrier", "lane", "free")
+WithoutKey = Literal["barrier", "lane", "free"]
+WITHOUT_KEY: tuple[str, ...] = get_args(WithoutKey)
 WORKERS = ("thread", "process")
 SPAN_BY_KEY = 10_000
 """How far a queue may run ahead of a key that is stuck, unless `flow` says it."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_LOGGED_AFTER_S = 1.0
+"""Flow control that lasts longer is logged."""
 _FULL_PAUSE_S = 0.05
 _FLOW_CONTROL_PAUSE_S = 0.02
 _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S = 0.1, 1.0
@@ -70,7 +72,7 @@ class PullLoop:
         failures, pause_s = 0, self._options.pull_interval_ms / 1000
         while not assigned.is_dropped:
             if assigned.is_paused or self._is_full(assigned):
-                await asyncio.sleep(_FULL_PAUSE_S)
+                await self._wait_for_room(assigned)
                 continue
             try:
                 result = await self._pull(assigned)
@@ -82,6 +84,18 @@ class PullLoop:
             self._take(assigned, result)
             if pause_s and result.status is PullStatus.FOUND:
                 await asyncio.sleep(pause_s)
+
+    async def _wait_for_room(self, assigned: AssignedQueue) -> None:
+        """Wait while a queue is paused or full; what is full for longer is logged, with its end."""
+        clock, reason = asyncio.get_running_loop().time, ""
+        began = clock()
+        while not assigned.is_dropped and (assigned.is_paused or self._is_full(assigned)):
+            if not reason and not assigned.is_paused and clock() - began >= _LOGGED_AFTER_S:
+                reason = self.why_not_pulled(assigned)
+                log.info("flow control: %s is not pulled, %s", assigned.queue, reason)
+            await asyncio.sleep(_FULL_PAUSE_S)
+        if reason and not assigned.is_dropped:
+            log.info("%s is pulled again after %.1f s", assigned.queue, clock() - began)
 
     def why_not_pulled(self, assigned: AssignedQueue) -> str:
         """Why a queue is not pulled now, in words; empty while it is."""

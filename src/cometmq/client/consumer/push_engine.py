@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import random
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -209,7 +209,7 @@ class PushEngine:
         times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
         delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
         return FailedMessageSender(
-            session, delivery, QueueSelector(os.getpid()), options.group, times_max
+            session, delivery, QueueSelector(random.getrandbits(16)), options.group, times_max
         )
 
     def _strategy_context(self) -> StrategyContext:

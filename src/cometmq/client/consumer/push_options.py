@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cometmq.client.consumer.consumer_options import (
     BROADCAST_INSTANCE,
@@ -33,6 +33,7 @@ from cometmq.rules.queues.flow_control import FlowLimits
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from cometmq.client.consumer.consumer_options import WithoutKey
     from cometmq.model.message import MessageExt
     from cometmq.model.results import ConsumeFrom
     from cometmq.rules.allocate import Allocate
@@ -57,9 +58,9 @@ class PushSettings(ClientSettings, total=False):
     auto_commit: bool
     retry_in_place_s: float
     consume_timeout_s: float
-    consume_from: ConsumeFrom | str
+    consume_from: ConsumeFrom | Literal["first", "last", "timestamp"]
     consume_timestamp_ms: int | None
-    allocate: Allocate | str
+    allocate: Allocate | Literal["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
     flow: FlowLimits | None
     persist_s: float
     rebalance_s: float
@@ -68,13 +69,13 @@ class PushSettings(ClientSettings, total=False):
     rejoin_grace_s: float
     stop_timeout_s: float
     poll_suspend_s: float
-    order: str
+    order: Literal["none", "queue", "key"]
     key: str | Callable[[MessageExt], Hashable] | None
-    without_key: str
+    without_key: WithoutKey
     state_dir: Path | str
     on_failure: FailurePolicy | Policies | None
     breaker: BreakerLimits | None
-    workers: str
+    workers: Literal["thread", "process"]
 
 
 def push_options(

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cometmq.client.consumer.member_comparison import MemberComparison
+from cometmq.client.consumer.share_report import ShareReport
 from cometmq.errors import CometError
 from cometmq.rules.allocate import share_of
 from cometmq.wire.bodies.name_lists import decode_consumer_list
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.queue import MessageQueue
 
-_UNBALANCED_S = 0.5
+_UNBALANCED_S = (0.1, 0.5)
+"""Pause after a round that left queues out, those locked by others for instance: at first, and
+after `_QUICK_ROUNDS` of them."""
+_QUICK_ROUNDS = 10
 
 
 class Rebalance:
@@ -48,6 +52,7 @@ class Rebalance:
         self._assignment = assignment
         self._problems = problems
         self._member_comparison = MemberComparison(session, options, subscriptions)
+        self._share_report = ShareReport(options)
         self._not_before = 0.0
 
     def wake(self) -> None:
@@ -64,10 +69,16 @@ class Rebalance:
 
     async def run(self) -> None:
         """Rebalance for ever: when woken, and every `rebalance_s`."""
-        is_balanced = False
+        unbalanced = 1
         while True:
-            await self._wait(self._options.rebalance_s if is_balanced else _UNBALANCED_S)
-            is_balanced = await self._round()
+            await self._wait(self._pause_s(unbalanced))
+            unbalanced = 0 if await self._round() else unbalanced + 1
+
+    def _pause_s(self, unbalanced: int) -> float:
+        """The pause after so many rounds in a row that left queues out."""
+        if not unbalanced:
+            return self._options.rebalance_s
+        return _UNBALANCED_S[unbalanced > _QUICK_ROUNDS]
 
     async def _wait(self, pause_s: float) -> None:
         loop, round_needed = asyncio.get_running_loop(), self._assignment.round_needed
@@ -96,17 +107,35 @@ class Rebalance:
     async def _rebalance_topic(self, topic: str) -> bool:
         queues = await self._session.routes.subscribe_queues(topic)
         if not queues:
+            self._problems.report(await self._why_no_queue(topic))
             self._session.routes.mark_stale(topic)
-            unknown = f"no name server knows the topic {topic} yet"
-            self._problems.report(await self._session.name_servers.why_unknown(unknown))
             return False
         if self._options.broadcasting:
             return await self._assignment.assign(topic, queues)
         members = await self._members(queues)
         if members is None:
             return False
-        share = share_of(self._options.allocate, self._session.client_id, queues, members)
+        try:
+            share = share_of(self._options.allocate, self._session.client_id, queues, members)
+        except Exception as error:  # noqa: BLE001 - a function of the user's
+            self._problems.report(
+                f"the allocate function raised {error!r} for {topic}: the queues of this member "
+                "stay as they are"
+            )
+            return False
+        self._share_report.look(topic, queues, members, share)
         return await self._assignment.assign(topic, share)
+
+    async def _why_no_queue(self, topic: str) -> str:
+        known = self._session.routes.cached.get(topic)
+        if known is not None and known.route.queue_datas:
+            brokers = ", ".join(sorted(each.broker_name for each in known.route.queue_datas))
+            return (
+                f"the topic {topic} may not be read: it has no queue with permission to read on "
+                f"{brokers}; change it with: cometmq topic alter {topic} --perm rw"
+            )
+        unknown = f"no name server knows the topic {topic} yet"
+        return await self._session.name_servers.why_unknown(unknown)
 
     async def _members(self, queues: Iterable[MessageQueue]) -> list[str] | None:
         """The members of the group; None when no broker knows them, or none knows us yet."""

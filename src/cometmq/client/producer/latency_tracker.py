@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.topic import DEFAULT_TOPIC
-from cometmq.rules.failures.latency_fault_tolerance import TABLES, LatencyFaultTolerance
+from cometmq.rules.failures.latency_fault_tolerance import (
+    TABLES,
+    LatencyFaultTolerance,
+    LatencyTable,
+)
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.offset import GetMaxOffsetRequestHeader
@@ -34,7 +38,8 @@ class LatencyTracker:
     def __init__(self, session: ClientSession, options: ProducerOptions) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
-        table = TABLES[options.latency_fault]
+        given = options.latency_fault
+        table = given if isinstance(given, LatencyTable) else TABLES[given]
         self._faults = LatencyFaultTolerance(table, detects=options.detect_faults)
         if options.detect_faults:
             session.background.every(PROBE_INTERVAL_S, self._probe_all, name="probes")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cometmq.client.session.client_options import (
     CLIENT_SETTINGS,
@@ -27,7 +27,7 @@ from cometmq.client.session.client_options import (
 from cometmq.errors import SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import TransactionState
-from cometmq.rules.failures.latency_fault_tolerance import TABLES
+from cometmq.rules.failures.latency_fault_tolerance import TABLES, LatencyTable
 from cometmq.rules.namespace import with_namespace
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ProducerOptions:
     pending_max: int = 65_535
     check: TransactionCheck | None = None
     retry_not_ok: bool = False
-    latency_fault: str = "off"
+    latency_fault: str | LatencyTable = "off"
     detect_faults: bool = False
     keys: str = "hash"
     strict_order: bool = False
@@ -68,7 +68,8 @@ class ProducerOptions:
         check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
         check_range("default_topic_queues", self.default_topic_queues, 1, 65_535)
         check_range("pending_max", self.pending_max, 1, 65_535)
-        check_choice("latency_fault", self.latency_fault, ("off", *TABLES))
+        if not isinstance(self.latency_fault, LatencyTable):
+            check_choice("latency_fault", self.latency_fault, ("off", *TABLES))
         check_compression(self.compression)
         check_choice("keys", self.keys, ("hash", "balanced"))
         for name in ("retry_not_ok", "detect_faults", "strict_order"):
@@ -88,11 +89,11 @@ class ProducerSettings(ClientSettings, total=False):
     pending_max: int
     check: TransactionCheck | None
     retry_not_ok: bool
-    latency_fault: str
+    latency_fault: Literal["off", "classic", "current"] | LatencyTable
     detect_faults: bool
-    keys: str
+    keys: Literal["hash", "balanced"]
     strict_order: bool
-    compression: str
+    compression: Literal["zlib", "lz4", "zstd"]
 
 
 def producer_options(

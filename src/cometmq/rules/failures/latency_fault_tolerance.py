@@ -8,7 +8,10 @@ Java: MQFaultStrategy, LatencyFaultToleranceImpl
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cometmq.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,17 +19,34 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
 
-class LatencyTable(NamedTuple):
-    """From the latency of a send to the time its broker is avoided, all in ms."""
+@dataclass(frozen=True, slots=True)
+class LatencyTable:
+    """From the latency of a send to the time its broker is avoided, all in ms.
+
+    A send that took `latency_ms[n]` or longer has its broker avoided for `avoid_ms[n]`; latencies
+    ascend. Raises SettingsError for what is no such table.
+    """
 
     latency_ms: tuple[int, ...]
     avoid_ms: tuple[int, ...]
     isolation_ms: int
     """How long a broker is avoided after an error."""
 
+    def __post_init__(self) -> None:
+        """Check the table."""
+        numbers = (*self.latency_ms, *self.avoid_ms, self.isolation_ms)
+        if (
+            len(self.latency_ms) != len(self.avoid_ms)
+            or list(self.latency_ms) != sorted(set(self.latency_ms))
+            or not all(type(each) is int and each >= 0 for each in numbers)
+        ):
+            raise SettingsError(
+                f"{self} is no table of latencies: latency_ms must ascend, avoid_ms must have as "
+                "many numbers, and all must be whole and not negative"
+            )
+
     def avoid_ms_after(self, latency_ms: float) -> int:
         """How long a broker with this latency is avoided."""
-        assert len(self.latency_ms) == len(self.avoid_ms), "one time to avoid for each latency"
         place = bisect_right(self.latency_ms, latency_ms)
         return self.avoid_ms[place - 1] if place else 0
 
@@ -111,11 +131,8 @@ class LatencyFaultTolerance:
             reachable = {name for name in names if self._of(name).is_reachable}
             better = self._better_half(reachable or names)
             wanted = {better[turn % len(better)]}
-        for step in range(len(queues)):
-            queue = queues[(turn + step) % len(queues)]
-            if queue.broker_name in wanted:
-                return queue
-        raise AssertionError("a wanted broker has a queue")
+        fit = [queue for queue in queues if queue.broker_name in wanted]
+        return fit[turn % len(fit)]  # Java steps on to the next that fits: it has all of the rest
 
     def _is_fine(self, name: str, now_ms: float) -> bool:
         health = self._brokers.get(name)
