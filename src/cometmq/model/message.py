@@ -118,6 +118,8 @@ RESERVED_PROPERTIES = frozenset(
         "DLQ_ORIGIN_MESSAGE_ID",
         "DLQ_FAILED_AT",
         "DLQ_DIVERTED",
+        "PARK_RECORD",
+        "PARK_COPY",
         "__SHARDINGKEY",
         "__CRC32#",
     }

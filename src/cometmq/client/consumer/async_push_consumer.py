@@ -118,7 +118,8 @@ class AsyncPushConsumer:
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
         check_topic(topic)
-        known = self._namespace.wrap_policies(policies(on_failure))
+        checked = policies(on_failure, may_park=self._options.is_by_key)
+        known = self._namespace.wrap_policies(checked)
         self._subscriptions.add(self._namespace.wrap(topic), selector, handler, known)
 
     async def start(self) -> None:

@@ -34,6 +34,8 @@ from cometmq.client.middleware.handler_hooks import HandlerHooks
 from cometmq.client.middleware.trace import Trace
 from cometmq.client.offsets.local_offset_store import LocalOffsetStore
 from cometmq.client.offsets.offset_store import OffsetStore
+from cometmq.client.parking.key_drains import KeyDrains
+from cometmq.client.parking.parking_log import ParkingLogs
 from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.queue_selector import QueueSelector
 from cometmq.client.producer.retrying_sender import RetryingSender
@@ -204,16 +206,16 @@ class PushEngine:
         finally:
             await self._session.stop()
 
-    def _failed_sender(self) -> FailedMessageSender:
+    def _failed_sender(self, delivery: RetryingSender) -> FailedMessageSender:
         options, session = self._options, self._session
         times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
-        delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
         return FailedMessageSender(
             session, delivery, QueueSelector(random.getrandbits(16)), options.group, times_max
         )
 
     def _strategy_context(self) -> StrategyContext:
-        failed_sender = self._failed_sender()
+        delivery = RetryingSender(self._session, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        failed_sender = self._failed_sender(delivery)
         failure_actions = FailureActions(
             self._options.on_failure,
             failed_sender,
@@ -237,6 +239,17 @@ class PushEngine:
             locks=self._locks,
             files=SystemFiles(),
             namesrv=self._session.options.namesrv,
+            stop_consumer=self._request_stop,
+            parking_logs=ParkingLogs(self._session, self._options.group, delivery),
+            key_drains=KeyDrains(
+                self._session,
+                delivery,
+                failed_sender,
+                self._subscriptions,
+                self._threads,
+                self._hooks.report,
+                self._session.background,
+            ),
         )
 
     def _request_stop(self, reason: str) -> None:

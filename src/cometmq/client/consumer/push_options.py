@@ -98,7 +98,8 @@ def push_options(
         check_type("state_dir", own["state_dir"], str | PathLike, "a path")
         own["state_dir"] = Path(own["state_dir"])
     if "on_failure" in own:
-        own["on_failure"] = policies(own["on_failure"], may_divert=may_divert)
+        may_park = own["order"] == "key" and not may_divert
+        own["on_failure"] = policies(own["on_failure"], may_divert=may_divert, may_park=may_park)
     check_group(group)
     if own.get("broadcasting") is True and given.get("instance_name") is None:
         given["instance_name"] = BROADCAST_INSTANCE

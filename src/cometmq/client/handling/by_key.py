@@ -20,6 +20,7 @@ from cometmq.client.handling.by_key_commits import KeyCommits
 from cometmq.client.handling.by_key_run import RUN_MESSAGES, KeyQueueState, KeyRun
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.client.offsets.offset_journal_files import OffsetJournalFiles
+from cometmq.client.parking.key_parking import KeyParking
 from cometmq.model.results import BlockedQueue
 from cometmq.rules.failures.circuit_breaker import BreakerLimits
 from cometmq.rules.failures.failure_policy import FailureAction, default_policy
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.handling.consume_strategy import StrategyContext
+    from cometmq.client.parking.queue_parking import QueueParking
     from cometmq.model.message import MessageExt
     from cometmq.rules.failures.failure_policy import FailureDecision
     from cometmq.rules.queues.by_key_process_queue import LaneBatch
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_S = 0.2
 _BLOCKING_LOG_S = 60.0
+_FULL_PAUSE_S = 0.5
 _FOR_EVER = float("inf")
 _KEYLESS = ("no key",)
 
@@ -65,6 +68,8 @@ class KeyStrategy:
         folder = expand_user_path("state_dir", options.state_dir) / "done"
         self._files = OffsetJournalFiles(context.files, folder, options.group, context.namesrv)
         self._files.delete_old_files(context.clock.now_ms())
+        self._parking = KeyParking(context, self._key_of)
+        self._restart_queue = context.restart_queue
         self._states: dict[AssignedQueue, KeyQueueState] = {}
         self._waiting: deque[KeyQueueState] = deque()
         self._free_slots = options.consume_threads
@@ -77,6 +82,7 @@ class KeyStrategy:
         state = KeyQueueState(assigned, file, self._breakers.breaker_of(queue.topic))
         self._states[assigned] = state
         assigned.committed_offset = offset
+        state.parking = self._parking.parking_of(assigned)
         task = asyncio.get_running_loop().create_task(self._maintain(state), name=f"{queue}")
         assigned.tasks.append(task)
 
@@ -187,10 +193,22 @@ class KeyStrategy:
         assigned, size = state.assigned, self._options.batch_size
         if assigned.is_dropped or not assigned.holds_lock(now):
             return False
+        parking = state.parking
+        if parking is not None and not parking.is_open:
+            return False
         batch = state.key_queue.take_batch(max(size, RUN_MESSAGES), now)
         if batch is None:
             self._set_timer(state, now)
             return False
+        if parking is not None:
+            handled = parking.leading_to_handle(batch.messages)
+            if not handled:
+                assigned.in_flight += 1
+                self._background.spawn(
+                    self._park_followers(state, parking, batch), name=f"park {assigned.queue}"
+                )
+                return True
+            del batch.messages[handled:]
         if batch.messages[0].queue_offset <= batch.lane.one_by_one_until:
             size = 1
         clock = asyncio.get_running_loop().time
@@ -275,7 +293,13 @@ class KeyStrategy:
         state, is_over, is_applied = run.state, False, False
         assigned, message = state.assigned, run.batch.messages[0]
         try:
-            is_applied = await self._failure_actions.apply(assigned, message, decision, run.outcome)
+            if decision.action is FailureAction.PARK:
+                assert state.parking is not None, "a policy that parks has opened the queue"
+                is_applied = await self._parking.park_failed(run, state.parking, decision)
+            else:
+                is_applied = await self._failure_actions.apply(
+                    assigned, message, decision, run.outcome
+                )
             is_over = True
         finally:
             if is_applied:
@@ -285,6 +309,24 @@ class KeyStrategy:
             self._release(state, run.batch, rest_until)
             if not is_over:
                 self._restart_after_error(assigned)
+            self._fill_slots()
+
+    async def _park_followers(
+        self, state: KeyQueueState, parking: QueueParking, batch: LaneBatch[MessageExt]
+    ) -> None:
+        """Let messages follow their parked key; their lane waits for that."""
+        finished, messages = 0, batch.messages
+        try:
+            finished = await self._parking.park_followers(parking, list(messages))
+        finally:
+            if batch.is_probe:
+                state.key_queue.breaker.cancel_probe()
+            if finished:
+                state.key_queue.finish(batch, finished)
+                self._commits.schedule_write(state)
+            may_go_on = finished or parking.leading_to_handle(messages)
+            now = asyncio.get_running_loop().time()
+            self._release(state, batch, None if may_go_on else now + _FULL_PAUSE_S)
             self._fill_slots()
 
     def _release(
@@ -297,17 +339,25 @@ class KeyStrategy:
     async def _maintain(self, state: KeyQueueState) -> None:
         """Keep the lock and the broker's offset up to date until the queue is dropped."""
         loop, assigned = asyncio.get_running_loop(), state.assigned
+        if state.parking is not None:
+            await state.parking.open()
+            self._wake_queue(state)
         while not assigned.is_dropped:
             now = loop.time()
             if not assigned.holds_lock(now):
                 await self._recover_lock(state)
             elif self._commits.is_due(state, now):
                 await self._commits.commit(state)
+            if state.parking is not None:
+                await self._parking.maintain(assigned, state.parking)
             self._log_blocking_key(state, now)
             await asyncio.sleep(_CHECK_S)
 
     async def _recover_lock(self, state: KeyQueueState) -> None:
         if await self._locks.recover(state.assigned):
+            if state.parking is not None:  # another member may have parked keys meanwhile
+                self._restart_queue(state.assigned)
+                return
             self._commits.write(state)
             self._wake_queue(state)
 

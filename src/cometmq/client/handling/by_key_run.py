@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
     from cometmq.client.offsets.offset_journal_files import OffsetJournalFile
+    from cometmq.client.parking.queue_parking import QueueParking
     from cometmq.model.message import MessageExt
     from cometmq.rules.failures.circuit_breaker import CircuitBreaker
     from cometmq.rules.queues.by_key_process_queue import LaneBatch
@@ -39,6 +40,7 @@ class KeyQueueState:
         "is_waiting_for_slot",
         "is_write_scheduled",
         "key_queue",
+        "parking",
         "wake_timer",
     )
 
@@ -58,6 +60,8 @@ class KeyQueueState:
         """When (loop time) the last commit began; 0: never."""
         self.blocking_logged_at = 0.0
         self.wake_timer: asyncio.TimerHandle | None = None
+        self.parking: QueueParking | None = None
+        """Present where a policy parks keys."""
 
     def close(self) -> None:
         """Cancel the timer and close the file."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
     from cometmq.client.middleware.middleware import ReportRun
     from cometmq.client.offsets.offset_store import OffsetStore
+    from cometmq.client.parking.key_drains import KeyDrains
+    from cometmq.client.parking.parking_log import ParkingLogs
     from cometmq.model.message import MessageExt
     from cometmq.model.results import BlockedQueue
     from cometmq.runtime.background import BackgroundTasks
@@ -79,6 +81,11 @@ class StrategyContext:
     """Present where queues are locked: in order or by key, unless the group is broadcast to."""
     files: Files
     namesrv: tuple[str, ...]
+    stop_consumer: Callable[[str], None]
+    """Stops the consumer soon, for the reason given."""
+    parking_logs: ParkingLogs | None = None
+    """For policies that park keys, as is `key_drains`; None for who runs no push consumer."""
+    key_drains: KeyDrains | None = None
 
 
 StrategyFactory = Callable[[StrategyContext], ConsumeStrategy]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.model.message import Property
+from cometmq.model.parking import RECORD_PROPERTY
 from cometmq.rules.failures.retry_policy import REASON_CHARS_MAX
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _KEPT = {
     Property.DLQ_ORIGIN_TOPIC,
     Property.DLQ_ORIGIN_MESSAGE_ID,
     Property.DLQ_DIVERTED,
+    RECORD_PROPERTY,
 }
 _BROKERS = {
     Property.REAL_TOPIC,

@@ -43,6 +43,32 @@ class FailureAction(Enum):
     STOP = "the consumer stops before it"
     STORE = "a row of the user's own table"
     DIVERT = "a dead letter of the group, and all later messages of its key after it"
+    PARK = "set apart in the group's parking topic, and all later messages of its key after it"
+
+
+AT_BOUNDS = ("block", "dead_letter", "stop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkBounds:
+    """How many messages of a queue may be parked, how long one may be, and what follows then.
+
+    `at_bound`: "block" (messages of parked keys wait), "dead_letter" (the key's parked messages
+    become dead letters, in order, and it goes on), "stop" (the consumer stops).
+    """
+
+    count: int = 10_000
+    age_s: int = 86_400
+    at_bound: str = "block"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        _check("count", self.count, 1, 1_000_000)
+        _check("age_s", self.age_s, 1, 31_536_000)
+        if self.at_bound not in AT_BOUNDS:
+            raise SettingsError(
+                f"at_bound is {self.at_bound!r}; it must be one of {', '.join(AT_BOUNDS)}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +84,7 @@ class FailurePolicy:
     pause_ms: int | None = None
     pause_most_ms: int | None = None
     sink: Callable[..., object] | None = None
+    bounds: ParkBounds | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -180,6 +207,20 @@ class OnFailure:
         """
         return FailurePolicy(action=FailureAction.DIVERT, after=after)
 
+    @staticmethod
+    def park(
+        *, after: int = 1, count: int = 10_000, age_s: int = 86_400, at_bound: str = "block"
+    ) -> FailurePolicy:
+        """Park its key after so many failures: it and all later messages of the key are set apart.
+
+        They go to the group's parking topic in their order, and reach the handler when an operator
+        releases them (`cometmq parked`). At most `count` messages of a queue are parked, and none
+        for longer than `age_s` seconds, which must be less than the broker keeps messages;
+        `at_bound` says what follows then: "block", "dead_letter" or "stop". For consumers by key.
+        """
+        bounds = ParkBounds(count=count, age_s=age_s, at_bound=at_bound)
+        return FailurePolicy(action=FailureAction.PARK, after=after, bounds=bounds)
+
 
 BLOCK = OnFailure.block()
 
@@ -190,11 +231,11 @@ def default_policy(max_attempts: int | None) -> FailurePolicy:
 
 
 def policies(
-    given: FailurePolicy | Policies | None, *, may_divert: bool = False
+    given: FailurePolicy | Policies | None, *, may_divert: bool = False, may_park: bool = False
 ) -> Policies | None:
     """What a user gave, checked: one policy for all errors, or one a type. Raises SettingsError.
 
-    `may_divert`: whether who carries them out can divert keys.
+    `may_divert`, `may_park`: whether who carries them out can divert or park keys.
     """
     known = _policies(given)
     if (
@@ -206,7 +247,17 @@ def policies(
             "OnFailure.divert must be given to cometmq.spark.listen: a push consumer cannot divert "
             "a key; say OnFailure.dead_letter(), or OnFailure.stop()"
         )
+    if not may_park and park_bounds(known) is not None:
+        raise SettingsError(
+            "OnFailure.park keeps the order of keys: it needs a push consumer with order='key'; "
+            "cometmq.spark.listen has OnFailure.divert()"
+        )
     return known
+
+
+def park_bounds(known: Policies | None) -> ParkBounds | None:
+    """The bounds of the policy that parks, the first of several; None where none does."""
+    return next((one.bounds for one in (known or {}).values() if one.bounds is not None), None)
 
 
 def _policies(given: FailurePolicy | Policies | None) -> Policies | None:

@@ -206,4 +206,5 @@ def _context(worker: WorkerClient, engine: BatchEngine, state_dir: str) -> Strat
         restart_queue=lambda one: engine.fail(f"the work on {one.queue} broke off"),
         files=SystemFiles(),
         namesrv=job.client.namesrv,
+        stop_consumer=engine.fail,
     )

@@ -1,0 +1,151 @@
+"""Messages of the parking topic: how a parked message is written, read and restored.
+
+Owns which properties it keeps and gets; knows nothing of when a key is parked and who reads.
+Invariant: a message that is restored has the id, keys, tag and place that it had in its queue; a
+copy has an id of its own, made of its old one, the same whenever it is made again.
+Java: none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
+from cometmq.client.producer.prepared_message import PreparedMessage, prepare_retry
+from cometmq.model.message import MessageExt, Property, UnreadableMessage
+from cometmq.model.parking import COPY_PROPERTY, RECORD_PROPERTY
+from cometmq.rules.failures.dead_letter_properties import fit_property_pairs
+from cometmq.rules.failures.parked_keys import StoredFacts
+from cometmq.wire.bodies.parking import (
+    decode_parking_record,
+    encode_copy_mark,
+    encode_parking_record,
+)
+from cometmq.wire.records import properties
+
+if TYPE_CHECKING:
+    from cometmq.client.producer.producer_options import ProducerOptions
+    from cometmq.model.parking import ParkedMessage, ParkingRecord
+    from cometmq.wire.bodies.parking import CopyMark
+
+FOLLOWS = "it follows a message of its key that is parked"
+_BROKERS_BYTES = 512
+"""What brokers write beside a message's own properties."""
+_OF_DELIVERY = {
+    Property.TRAN_MSG,
+    Property.DELAY,
+    Property.WAIT,
+    Property.REAL_TOPIC,
+    Property.REAL_QID,
+    Property.RECONSUME_TIME,
+    Property.MAX_RECONSUME_TIMES,
+    Property.DLQ_DIVERTED,
+    RECORD_PROPERTY,
+}
+"""Properties of how a message came, which mean nothing where it goes."""
+_OF_FAILURE = {
+    Property.DLQ_REASON,
+    Property.DLQ_ATTEMPTS,
+    Property.DLQ_ORIGIN_TOPIC,
+    Property.DLQ_ORIGIN_QUEUE_ID,
+    Property.DLQ_ORIGIN_OFFSET,
+    Property.DLQ_ORIGIN_MESSAGE_ID,
+    Property.DLQ_FAILED_AT,
+}
+_OF_RETRY = {Property.RETRY_TOPIC, Property.ORIGIN_MESSAGE_ID, Property.UNIQ_KEY, COPY_PROPERTY}
+
+
+def parked_form(
+    topic: str,
+    message: MessageExt,
+    record: ParkingRecord,
+    reason: str,
+    now_ms: int,
+    options: ProducerOptions,
+) -> PreparedMessage:
+    """A message as it goes to the parking topic, with where it comes from and why it is there."""
+    pairs = _own_pairs(message, _OF_DELIVERY | _OF_FAILURE)
+    pairs[RECORD_PROPERTY] = encode_parking_record(record)
+    pairs[Property.DLQ_REASON] = reason
+    pairs[Property.DLQ_ATTEMPTS] = str(max(message.reconsume_times, 0) + record.has_failed)
+    pairs[Property.DLQ_ORIGIN_TOPIC] = message.topic
+    pairs[Property.DLQ_ORIGIN_QUEUE_ID] = str(record.queue_id)
+    pairs[Property.DLQ_ORIGIN_OFFSET] = str(record.offset)
+    pairs[Property.DLQ_ORIGIN_MESSAGE_ID] = message.msg_id
+    pairs[Property.DLQ_FAILED_AT] = str(now_ms)
+    fitting, _ = fit_property_pairs(pairs, PROPERTIES_BYTES_MAX - _BROKERS_BYTES)
+    return prepare_retry(topic, message, fitting, options, now_ms)
+
+
+def control_form(
+    topic: str, record: ParkingRecord, now_ms: int, body: bytes = b""
+) -> PreparedMessage:
+    """A record that is no message; its body is that of a repair, else the name of its step."""
+    raw = properties.encode({RECORD_PROPERTY: encode_parking_record(record)}).decode()
+    return PreparedMessage(topic, body or record.step.value.encode(), 0, 0, raw, "", now_ms, 0)
+
+
+def read_record(message: MessageExt) -> tuple[ParkingRecord, StoredFacts] | None:
+    """What a message of the parking topic says; None where it says nothing that we know."""
+    said = message.properties
+    record = decode_parking_record(said.get(RECORD_PROPERTY, ""))
+    if record is None:
+        return None
+    attempts = said.get(Property.DLQ_ATTEMPTS, "")
+    return record, StoredFacts(
+        stored_ms=message.store_ms,
+        msg_id=said.get(Property.DLQ_ORIGIN_MESSAGE_ID, message.msg_id),
+        reason=said.get(Property.DLQ_REASON, ""),
+        attempts=int(attempts) if attempts.isdecimal() else 0,
+    )
+
+
+def restore(stored: MessageExt, parked: ParkedMessage, repaired: bytes | None) -> MessageExt:
+    """The message as its handler knows it, from the record that has it."""
+    pairs = _own_pairs(stored, _OF_DELIVERY | _OF_FAILURE)
+    kind = MessageExt if repaired is not None else type(stored)
+    message = kind(
+        stored.properties.get(Property.DLQ_ORIGIN_TOPIC, parked.topic),
+        parked.queue_id,
+        parked.offset,
+        stored.body if repaired is None else repaired,
+        properties.encode(pairs),
+        parked.attempts,
+        stored.flag,
+        stored.sys_flag,
+        stored.phy_offset,
+        stored.born_ms,
+        stored.born_host,
+        stored.store_ms,
+        stored.store_host,
+        stored.prepared_offset,
+        stored.broker_name,
+    )
+    if isinstance(message, UnreadableMessage):
+        assert isinstance(stored, UnreadableMessage), "a message is of the kind it was made of"
+        message.unreadable, message.is_damaged = stored.unreadable, stored.is_damaged
+    return message
+
+
+def copy_form(
+    topic: str,
+    message: MessageExt,
+    new_id: str,
+    mark: CopyMark | None,
+    now_ms: int,
+    options: ProducerOptions,
+) -> PreparedMessage:
+    """A message as it is sent to a topic again, with an id of its own."""
+    pairs = _own_pairs(message, _OF_DELIVERY | _OF_FAILURE | _OF_RETRY)
+    pairs[Property.UNIQ_KEY] = new_id
+    if mark is not None:
+        pairs[COPY_PROPERTY] = encode_copy_mark(mark)
+    return prepare_retry(topic, message, pairs, options, now_ms)
+
+
+def _own_pairs(message: MessageExt, without: set[str]) -> dict[str, str]:
+    return {
+        name: text
+        for name, text in message.properties.items()
+        if name not in without and not name.startswith("TIMER_")
+    }
