@@ -170,7 +170,8 @@ class Maintenance:
         try:
             if not await self._is_flushed(newest_visible):
                 return
-            mark, writes = self._index.mark(), self._index.begin_writes()
+            mark = self._index.mark()
+            writes = await self._index.begin_writes()
         finally:
             self._index.is_paused = False
         is_on = False

@@ -11,7 +11,8 @@ from broker.commands import Client, send_header
 from broker.harness import SMALL_STORE, run, running
 from cometmq.broker.sends.batch_writer import SMALL_BATCH_MAX
 from cometmq.settings.store import BATCH_MESSAGES_MOST, StoreSettings
-from cometmq.store.index.index_builder import KEYS_MAX, KeyedRecordReader, KeyHashes
+from cometmq.store.index.index_builder import KeyedRecordReader
+from cometmq.store.index.key_hashes import KEYS_MAX, KeyHashes
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.frame import HEADER_BYTES_MAX
 from cometmq.wire.records import log_record as stored
@@ -119,5 +120,5 @@ def test_one_step_of_the_index_builder_is_bounded_by_its_entries() -> None:
     data = b"".join(made)
     log = cast("CommitLog", LogInMemory(data))
     found, at = KeyedRecordReader(log, 1 << 20).read(0, len(data), 32)
-    assert [place for _, place, _ in found] == [0] * 1000
+    assert list(found.phy_offsets) == [0] * 1000
     assert at == len(made[0])

@@ -9,7 +9,7 @@ from struct import Struct
 
 import pytest
 
-from cometmq.store.index import key_index as index
+from cometmq.store.index import index_builder, key_index
 from cometmq.store.index import key_lookup as lookup
 from cometmq.store.index.index_file import IndexFileLayout
 from cometmq.store.message_store import MessageDraft, PutStatus
@@ -126,7 +126,7 @@ def test_keys_whose_hashes_collide_are_distinguished(run_scenario):
 
 @pytest.mark.parametrize("how", ["in memory", "stop"])
 def test_a_lookup_that_ends_before_its_chain_says_so(run_scenario, monkeypatch, caplog, how):
-    monkeypatch.setattr(index, "STEPS_MAX", 20)
+    monkeypatch.setattr(key_index, "STEPS_MAX", 20)
 
     async def scenario(harness):
         harness.open()
@@ -472,32 +472,29 @@ def test_the_index_keeps_up_by_itself(run_scenario):
     run_scenario(scenario)
 
 
-def test_the_rate_of_messages_is_measured_since_the_last_look():
-    rate = lookup._PutRate()
-    assert not rate.is_fast(0, 100.0)
-    assert not rate.is_fast(1 << 30, 100.001)  # too early to look again
-    assert rate.is_fast(1 << 20, 100.1)
-    assert rate.is_fast((1 << 20) + 1, 100.105)
-    assert not rate.is_fast((1 << 20) + 1000, 100.2)
-
-
-@pytest.mark.parametrize("bound", [1 << 40, 0])
-def test_the_index_waits_while_messages_come_fast_up_to_a_bound(run_scenario, monkeypatch, bound):
-    monkeypatch.setattr(index, "LAG_BYTES_MAX", bound)
-    monkeypatch.setattr(lookup, "_FAST_BYTES_A_S", -(1 << 60))  # anything is fast
-    monkeypatch.setattr(lookup, "_LOOK_S", -1)
+def test_the_index_takes_as_much_as_comes_and_a_slice_more_in_each_iteration(
+    run_scenario, monkeypatch
+):
+    monkeypatch.setattr(lookup, "CHUNK_BYTES", 4_000)
+    monkeypatch.setattr(index_builder, "CHUNK_BYTES", 4_000)
 
     async def scenario(harness):
         store = harness.open()
-        count = 3 * index.BATCH_RECORDS
-        for n in range(count):
+        for n in range(500):
             await put(harness, b"%d" % n, KEYS="k")
-        keeping_up = asyncio.ensure_future(store.lookup.follow_log())
-        await asyncio.wait([keeping_up], timeout=0.2 if bound else 5)
-        assert keeping_up.done() is (bound == 0)
-        keeping_up.cancel()
-        assert (store.lookup._index.position == store.max_phy_offset) is (bound == 0)
-        assert len(await find(harness, "k", count=count)) == count  # who asks need not wait
+        behind = [store.lookup.behind_bytes]
+        following = asyncio.ensure_future(store.lookup.follow_log())
+        while not following.done():
+            for _ in range(100):  # more than a slice in each iteration
+                store.put(MessageDraft("T", 0, b"x", b"KEYS\x01k\x02", born_ms=1))
+            await harness.wait_until_durable()
+            behind.append(store.lookup.behind_bytes)
+            assert len(behind) < 100
+        assert behind[0] > 50_000
+        assert behind[-1] < 4_000 + 100 * 200
+        for _ in range(2):  # what is less than a slice is left to the next call
+            await store.lookup.follow_log()
+        assert store.lookup.behind_bytes == 0
 
     run_scenario(scenario)
 

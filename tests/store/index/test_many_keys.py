@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cometmq.store.index.key_index import ENTRIES_AT_ONCE
+from cometmq.store.index import key_index
 from cometmq.store.message_store import MessageDraft
 from cometmq.wire.records.index_file_layout import decode_header
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     RunScenario = Callable[[Callable[[StoreHarness], Awaitable[None]]], None]
 
 KEYS = 1000
+ENTRIES_AT_ONCE = 128
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_index, "ENTRIES_AT_ONCE", ENTRIES_AT_ONCE)
+
+
 ALL = (0, 1 << 60)
 
 

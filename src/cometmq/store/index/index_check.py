@@ -13,8 +13,9 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from cometmq.store.index.index_builder import KeyedRecordReader, KeyHashes
+from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.index_file import IndexFileLayout, is_index_file
+from cometmq.store.index.key_hashes import KeyHashes
 from cometmq.store.index.trusted_index_files import view_index_files
 from cometmq.wire.records import sysflag
 from cometmq.wire.records.index_file_layout import (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.index.index_builder import KeyedRecordReader
+from cometmq.store.index.index_entries import no_entries
 from cometmq.store.index.index_file import (
     NAME_DIGITS,
     IndexFile,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import Clock, Files, OpenFile, Worker
     from cometmq.settings.store import StoreSettings
     from cometmq.store.cold_reads import ColdReader
-    from cometmq.store.index.index_file import IndexEntry, IndexWrite
+    from cometmq.store.index.index_file import IndexWrite
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.mapped_file_queue import OpenFiles
     from cometmq.store.recovery.checkpoint import Checkpoint
@@ -40,20 +41,15 @@ if TYPE_CHECKING:
     IndexWrites = list[tuple[IndexFile, IndexWrite]]
 
 log = logging.getLogger(__name__)
-BATCH_RECORDS = 64
-"""Records read in one iteration of the loop: 0.2 ms, 0.4 with keys and tags: nobody waits long."""
-LAG_BYTES_MAX = 256 << 20
-"""How far the index falls behind the log while messages come fast, before its batches grow."""
-_BATCH_RECORDS_MAX = 512
-"""The size of a batch then: more than one iteration puts."""
-ENTRIES_AT_ONCE = 128
-"""Entries that one iteration puts: each may fetch a page of slots, 8 us."""
-WAITING_MAX = 262_144
-"""Entries in memory at which the index waits for its writes to end."""
-WRITE_AT = 65_536
-"""Entries in memory at which they are written before their time."""
+BATCH_RECORDS = 256
+"""Records read in one slice: mostly what a chunk of the log holds, 0.4 ms."""
+ENTRIES_AT_ONCE = 768
+"""Entries that one slice puts, of messages with very many keys: 0.3 ms."""
+WAITING_MAX = 1_048_576
+"""Entries in memory at which the index waits for its writes to end: 20 MB."""
+WRITE_AT = 262_144
+"""Entries in memory at which they are written before their time: with them go 20 MB of slots."""
 _FILES_WAITING_MAX = 48
-_WARM_BYTES = 1 << 20
 STEPS_MAX = 1_000_000
 """Entries of one file that a lookup goes through, at most: a second or two of a thread."""
 _STEPS_A_BATCH = 1_000
@@ -117,7 +113,7 @@ class KeyIndex:
         self._record_reader = KeyedRecordReader(commit_log, settings.commit_log_file_bytes)
         self._index_files: list[IndexFile] = []
         self._resumed_at = -1
-        self._rest: list[IndexEntry] = []
+        self._rest = no_entries()
         """What is still to be put of the records from `position` up to `_rest_end`."""
         self._rest_end = 0
         self.waiting = 0
@@ -178,22 +174,22 @@ class KeyIndex:
 
     async def warm(self, cold_reader: ColdReader) -> None:
         """Bring the slots of the newest file into memory: new entries fall anywhere in them."""
-        if self._index_files and not self._index_files[-1].is_full:
-            segment = self._index_files[-1].segment
-            opened, length = segment.pin(), self._file_layout.entries_at
-            await cold_reader.run_in_thread(
-                lambda: _warm(opened, length),
-                segment.unpin,
-            )
+        last = self._index_files[-1] if self._index_files else None
+        if last is None or last.is_full or last.count == 1:
+            return
+        count, table, opened = last.count, last.new_table(), last.segment.pin()
+        await cold_reader.run_in_thread(lambda: table.load(opened.fetch, count), last.segment.unpin)
+        last.adopt(table, count)
 
     # ---- filling
 
-    def is_far_behind(self, end: int) -> bool:
-        """Whether the index has fallen too far behind the log, which ends at `end`."""
-        return end - self.position >= LAG_BYTES_MAX
+    @property
+    def is_amid_records(self) -> bool:
+        """Whether records were read whose entries are not all put."""
+        return self._rest.count > 0
 
     def advance(self, end: int) -> bool:
-        """Index one batch of records below `end`; whether it makes sense to go on at once.
+        """Index one slice of records below `end`; whether it makes sense to go on at once.
 
         Raises NotInMemory where the disk would have to be waited for; nothing was indexed then.
         """
@@ -201,39 +197,34 @@ class KeyIndex:
             return False
         if self.position >= end or self.waiting > self._waiting_max:
             return False
-        batch_records = _BATCH_RECORDS_MAX if self.is_far_behind(end) else BATCH_RECORDS
-        if not self._rest:
+        if not self._rest.count:
             entries, self._rest_end = self._record_reader.read(
-                self.position, end, batch_records, cached_only=True
+                self.position, end, BATCH_RECORDS, cached_only=True
             )
             assert self._rest_end >= self.position, "the index never goes back"
-            assert not entries or entries[0][1] >= self.position
-            if entries and entries[0][1] == self._resumed_at:
-                entries = entries[self._already(self._resumed_at) :]
+            assert not entries.count or entries.phy_offsets[0] >= self.position
+            if entries.count and entries.phy_offsets[0] == self._resumed_at:
+                entries = entries.part(self._already(self._resumed_at), entries.count)
             self._rest = entries
-        self._put_rest(max(ENTRIES_AT_ONCE, 2 * batch_records))
+        if self._rest.count:
+            self._put_rest(ENTRIES_AT_ONCE)
+        if not self._rest.count:
+            self.position = self._rest_end
         return self.position < end
 
     def _put_rest(self, count: int) -> None:
-        """Put so many of the entries that were read; their records are indexed with the last."""
-        while self._rest and count:
-            last = self._index_files[-1] if self._index_files else None
-            file = self._roll() if last is None or last.is_full else last
-            before = file.count
-            try:
-                file.put(self._rest[:count])
-            finally:
-                done = file.count - before
-                self._rest = self._rest[done:]
-                self.waiting += done
-                count -= done
-        if not self._rest:
-            self.position = self._rest_end
+        """Put up to so many of the entries that were read; the last one ends their records."""
+        last = self._index_files[-1] if self._index_files else None
+        file = self._roll() if last is None or last.is_full else last
+        done = file.put(self._rest.part(0, count))
+        self._rest = self._rest.part(done, self._rest.count)
+        self.waiting += done
 
     def _finish_records(self) -> None:
         """Put all of the records that were begun: no write ends within one."""
-        if self._rest:
-            self._put_rest(len(self._rest))
+        while self._rest.count:
+            self._put_rest(self._rest.count)
+        self.position = max(self.position, self._rest_end)
 
     def _already(self, phy_offset: int) -> int:
         """How many of a record's entries are in the files already."""
@@ -275,8 +266,22 @@ class KeyIndex:
             return IndexPosition(0, 1, self.position, 0)
         return IndexPosition(last.name, last.count, self.position, last.end_ms)
 
-    def begin_writes(self) -> IndexWrites:
-        """All that is to be written now; `flush` must follow."""
+    async def begin_writes(self) -> IndexWrites:
+        """All that is to be written now, copied by and by; `is_paused` is set, `flush` follows."""
+        assert self.is_paused, "slots must not change while they are copied"
+        writes = self._all_writes()
+        is_done = False
+        try:
+            for file, write in writes:
+                while file.copy_slots(write):
+                    await asyncio.sleep(0)
+            is_done = True
+        finally:
+            if not is_done:
+                self.cancel_writes(writes)
+        return writes
+
+    def _all_writes(self) -> IndexWrites:
         self._finish_records()
         return [
             (file, write) for file in self._index_files if (write := file.begin_write()) is not None
@@ -302,9 +307,12 @@ class KeyIndex:
 
     def flush_now(self) -> None:
         """Do as `flush`, here and now, with all there is."""
-        writes = self.begin_writes()
+        writes = self._all_writes()
         is_done = False
         try:
+            for file, write in writes:
+                while file.copy_slots(write):
+                    pass
             opened = pin_segments([file.segment for file, _ in writes])
             try:
                 self._write(writes, opened)
@@ -393,12 +401,6 @@ class KeyIndex:
     def close(self) -> None:
         """Close all files."""
         self._mapped_files.close()
-
-
-def _warm(opened: OpenFile, length: int) -> None:
-    """In a thread: read the begin of a file into the system's cache."""
-    for at in range(0, length, _WARM_BYTES):
-        opened.fetch(at, min(_WARM_BYTES, length - at))
 
 
 def _unpin(writes: IndexWrites) -> None:

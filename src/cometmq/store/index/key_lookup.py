@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import ProtocolError
 from cometmq.store.get_result import QueryResult
+from cometmq.store.index.index_builder import CHUNK_BYTES
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
@@ -26,29 +27,6 @@ if TYPE_CHECKING:
 
 _CATCH_UP_MS = 1_000
 _PAUSE_S = 0.002
-_LOOK_S = 0.01
-_FAST_BYTES_A_S = 6 << 20
-"""What counts as fast: up to there indexing takes less than a tenth of a core, 7 us a message."""
-
-
-class _PutRate:
-    """How fast messages come, measured every `_LOOK_S`."""
-
-    __slots__ = ("_end", "_is_fast", "_since")
-
-    def __init__(self) -> None:
-        self._end = -1
-        self._since = 0.0
-        self._is_fast = False
-
-    def is_fast(self, end: int, now: float) -> bool:
-        """Whether it is so fast that the index waits; `end` of the log, `now` in seconds."""
-        passed = now - self._since
-        if passed >= _LOOK_S:
-            self._is_fast = 0 <= self._end < end - _FAST_BYTES_A_S * passed
-            self._end = end
-            self._since = now
-        return self._is_fast
 
 
 class KeyLookup:
@@ -75,24 +53,27 @@ class KeyLookup:
         return max(0, self._publisher.newest_visible.end - self._index.position)
 
     async def follow_log(self) -> None:
-        """Index what readers may see, one batch each iteration of the loop. One caller is enough.
+        """Index what readers may see, beside the iterations of the loop. One caller is enough.
 
-        While messages come fast they go first, until the index is far behind.
+        In each iteration as much as came in the one before, and a slice more: so it keeps pace with
+        any load, and an iteration takes at most a third longer. It ends where less than a slice is
+        left, for the next call: few records at once cost three times as much each.
         """
-        index, more, rate = self._index, True, _PutRate()
-        clock = asyncio.get_running_loop().time
+        index, more = self._index, True
         if not self._is_warm:
             self._is_warm = True
             await index.warm(self._cold_reader)
+        end = self._publisher.newest_visible.end
         while more:
-            end = self._publisher.newest_visible.end
-            if rate.is_fast(end, clock()) and not index.is_far_behind(end):
-                await asyncio.sleep(_LOOK_S)
-                continue
+            before, end = end, self._publisher.newest_visible.end
+            until = index.position + end - before
             try:
-                more = index.advance(self._publisher.newest_visible.end)
+                more = index.advance(end)
+                while more and index.position < until:
+                    more = index.advance(end)
             except NotInMemory as missing:
                 await self._cold_reader.fetch(missing)
+            more = more and (index.is_amid_records or end - index.position >= CHUNK_BYTES)
             await asyncio.sleep(0)
 
     async def catch_up(self, within_ms: int = _CATCH_UP_MS) -> None:

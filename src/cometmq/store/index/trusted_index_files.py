@@ -119,6 +119,6 @@ def _is_gap_before(
         if head.number <= 1 or head.begin_phy <= at:
             return False
         entries, at = reader.read(at, head.begin_phy, 1)
-        if any(place != before_end for _, place, _ in entries):
+        if any(place != before_end for place in entries.phy_offsets):
             return True
     return False
