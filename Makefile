@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut soak mutants interop pages
+.PHONY: help setup demo test check bench powercut soak mutants why interop pages
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -33,6 +33,9 @@ soak: setup ## hours: all kinds of messages and groups, a hostile client and kil
 
 mutants: setup ## change the code a line at a time and see which change no test notices (ARGS="rules", store, files, locks)
 	@$(BIN)/python -m pip install -q -e '.[mutants]' && $(BIN)/python scripts/mutants.py $(ARGS)
+
+why: setup ## plant each cause of a slow group, pairs of them and changes, and judge `cometmq why` by them (minutes)
+	@$(BIN)/python -m pytest -q -n 0 -m slow tests/client/admin/test_planted_bottlenecks.py $(ARGS)
 
 interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)

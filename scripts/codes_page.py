@@ -116,7 +116,7 @@ ROCKS = "there is no RocksDB here"
 UNUSED = "declared by Apache and answered by nobody there either"
 WHY_NOT = {
     **dict.fromkeys((13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302), UNUSED),
-    **dict.fromkeys((60, 61, 370, 5001), TIMER),
+    **dict.fromkeys((60, 370, 5001), TIMER),
     **dict.fromkeys((400, 401, 402, *range(200050, 200057), 200151), POP),
     **dict.fromkeys(range(200070, 200080), LITE),
     **dict.fromkeys((906, 908), HA),

@@ -39,6 +39,7 @@ WALL = {
     "client/parking/key_drains.py": "a message carries when it was made",
     "client/parking/parking_log.py": "records carry when they were made; how long one is parked",
     "client/admin/cluster_survey.py": "compared with brokers' wall clocks",
+    "client/admin/group_watch.py": MADE,
     "client/consumer/broker_requests.py": SHOWN,
     "client/consumer/push_engine.py": "the version of subscriptions, which outlives the process",
     "client/failures/blocked_queues.py": SHOWN,

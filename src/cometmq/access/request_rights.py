@@ -82,6 +82,7 @@ RIGHTS: dict[int, RequestRight] = {
     Code.GET_ALL_CONSUMER_OFFSET: _ASK_CLUSTER,
     Code.GET_ALL_DELAY_OFFSET: _ASK_CLUSTER,
     Code.GET_TIMER_CHECK_POINT: _ASK_CLUSTER,
+    Code.GET_TIMER_METRICS: _ASK_CLUSTER,
     # Topics
     Code.UPDATE_AND_CREATE_TOPIC: RequestRight(topics=(_CREATE,)),
     Code.UPDATE_AND_CREATE_TOPIC_LIST: RequestRight(topics=(_CREATE,)),

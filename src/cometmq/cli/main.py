@@ -46,6 +46,7 @@ _COMMANDS = {
     "users": _Command("access_commands", "users", "Users of servers that guard themselves."),
     "acls": _Command("access_commands", "acls", "What users may do."),
     "doctor": _Command("doctor_command", "doctor", "Say what is wrong with a cluster."),
+    "why": _Command("why_command", "why", "Say why a group is not faster, and what would help."),
     "store": _Command("store_commands", "store", "Verify and dump a stopped store."),
     "pipeline": _Command("pipeline_commands", "pipeline", "Keep tables of topics with Spark."),
     "demo": _Command("demo_commands", "demo", "Run a demonstration on real data."),

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from cometmq.model.subscription import ConsumeType, MessageModel
 
 if TYPE_CHECKING:
-    from cometmq.model.admin_stats import ConsumerRunningInfo
+    from cometmq.model.admin_stats import ConsumerRunningInfo, QueueProgress
+    from cometmq.model.queue import MessageQueue
     from cometmq.model.route import ClusterInfo, TopicRouteData
 
 
@@ -100,5 +101,7 @@ class ClusterFacts:
     brokers: tuple[BrokerFacts, ...] = ()
     routes: dict[str, TopicRouteData] = field(default_factory=dict)
     groups: tuple[GroupFacts, ...] = ()
+    progress: dict[MessageQueue, QueueProgress] = field(default_factory=dict)
+    """How far the groups are, where that was asked for; without a commit at the first offset."""
     left_out: tuple[str, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()

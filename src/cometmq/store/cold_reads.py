@@ -61,6 +61,8 @@ class ColdReader:
         self._workers = workers
         self._next_worker = 0
         self._is_closed = False
+        self.waits = 0
+        """Reads that waited for the disk."""
         self._reading_many = asyncio.Lock()
         self._blocking = blocking
         self.cached = cached
@@ -120,6 +122,7 @@ class ColdReader:
         assert missing.length >= 0
         segment = missing.segment
         if segment.exists and not self._is_closed:
+            self.waits += 1
             length = _RUN_BYTES if missing.length >= _LONG_BYTES else _AHEAD_BYTES
             file, length = segment.pin(), max(missing.length, length)
             await self.run_in_thread(lambda: _drop(file.fetch(missing.at, length)), segment.unpin)

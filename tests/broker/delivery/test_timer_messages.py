@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -303,5 +304,33 @@ def test_a_store_without_timer_messages_gets_no_files_of_them() -> None:
         root = harness.broker.store.commit_log_directory.parent
         assert not {"timerwheel", "timerlog"} & set(disk.names(root))
         assert "timercheck" not in disk.names(root / "config")
+
+    run(scenario())
+
+
+def test_how_many_wait_is_said_by_topic_and_survives_a_restart() -> None:
+    async def counts(client: Client) -> dict[str, int]:
+        answer = await client.call(RequestCode.GET_TIMER_METRICS)
+        table = json.loads(answer.body)
+        assert set(table["dataVersion"]) == {"counter", "stateVersion", "timestamp"}
+        return {topic: one["count"] for topic, one in table["timingCount"].items()}
+
+    async def scenario() -> None:
+        disk = new_disk()
+        async with running(TIMERS, disk=disk, recall_message_enable=True) as harness:
+            client = await harness.client()
+            assert await counts(client) == {}
+            answers = [await timed(client, b"%d" % n, DELAY_SEC=60 + n) for n in range(3)]
+            await asyncio.sleep(1)
+            assert await counts(client) == {"T": 3}
+            await recall(client, answers[0].ext["recallHandle"])
+            await asyncio.sleep(3)
+            assert await counts(client) == {"T": 2}
+        async with running(TIMERS, disk=disk) as harness:
+            client = await harness.client()
+            assert await counts(client) == {"T": 2}
+            await received(client, 2)
+            await asyncio.sleep(1)
+            assert await counts(client) == {"T": 0}
 
     run(scenario())

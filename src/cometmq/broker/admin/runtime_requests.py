@@ -139,6 +139,7 @@ class RuntimeRequests:
             "msgGetTotalYesterdayMorning": str(stats.gets_at_midnight[0]),
             "msgGetTotalTodayMorning": str(stats.gets_at_midnight[1]),
             "msgGetTotalTodayNow": str(stats.user_gets.count),
+            "cometmqColdReads": str(self._store.cold_reader.waits),
         }
 
     def _put_times(self) -> dict[str, str]:

@@ -33,7 +33,7 @@ from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cometmq.store.message_store import MessageStore
     from cometmq.store.timers.timer_checkpoint import TimerProgress
@@ -197,6 +197,7 @@ class TimerMessages:
             is_in_delivery=self._due is not None,
             is_slave=self._followed is not None,
         )
+        self._index.counts.add(topic, -1 if is_recall else 1, self._now_ms())
 
     def _deliver(self, before_ms: int) -> float | None:
         """Deliver a burst of what is due; returns a pause, or None when nothing more is due."""
@@ -248,6 +249,7 @@ class TimerMessages:
         if not is_roll and _is_recalled(raw, topic, due.recalled):
             self.recalled += 1
             return True
+        waited_for = topic
         if is_roll:
             topic, queue_id = TIMER_TOPIC, 0
             times = properties.find(raw, _ROLL_TIMES) or b""
@@ -256,7 +258,10 @@ class TimerMessages:
         if self._known.take(topic, found.body_crc, raw):
             self.skipped += 1
             return True
-        return self._put(found, topic, queue_id, raw, phy_offset)
+        is_put = self._put(found, topic, queue_id, raw, phy_offset)
+        if is_put:
+            self._index.counts.add(waited_for, -1, self._now_ms())
+        return is_put
 
     def _put(
         self, found: StoredRecord, topic: str, queue_id: int, raw: bytes, phy_offset: int
@@ -307,7 +312,15 @@ class TimerMessages:
             return self._followed
         return self._due_began if self._due is not None else self._store.max_phy_offset
 
-    async def follow(self, master: TimerProgress) -> None:
+    def metrics(self) -> bytes:
+        """How many timers wait for each topic, as JSON."""
+        if not self._index.waiting:
+            self._index.counts.reset()
+        return self._index.counts.encode()
+
+    async def follow(
+        self, master: TimerProgress, counts: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
         """Come as far as a master is: a slave takes in, and delivers nothing.
 
         Its log must have what the master's had. What that has not taken in is left for later:
@@ -331,6 +344,8 @@ class TimerMessages:
                 await self._store.cold_reader.fetch(missing)
             await asyncio.sleep(0)
         index.pass_over(master.next_ms)
+        if counts is not None:
+            index.counts.take_over(counts)
 
     async def _save(self) -> None:
         index = self._index

@@ -1,6 +1,6 @@
-"""GET_TIMER_CHECK_POINT (60): how far the timers are, for slaves.
+"""GET_TIMER_CHECK_POINT and GET_TIMER_METRICS (60, 61): how far the timers are, and how many wait.
 
-Java: AdminBrokerProcessor.getTimerCheckPoint.
+Java: AdminBrokerProcessor.getTimerCheckPoint, getTimerMetrics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TimerRequests:
-    """Answers 60."""
+    """Answers 60 and 61."""
 
     def __init__(self, timer_messages: TimerMessages, now_ms: Callable[[], int]) -> None:
         self._timer_messages = timer_messages
@@ -29,9 +29,16 @@ class TimerRequests:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
-        return (Endpoint(RequestCode.GET_TIMER_CHECK_POINT, self.checkpoint),)
+        return (
+            Endpoint(RequestCode.GET_TIMER_CHECK_POINT, self.checkpoint),
+            Endpoint(RequestCode.GET_TIMER_METRICS, self.metrics),
+        )
 
     def checkpoint(self, _request: Command, _connection: Connection) -> Reply:
         """Tell how far the timers are (60)."""
         now_ms = self._now_ms()
         return Reply(body=encode_progress(self._timer_messages.progress(), now_ms, now_ms))
+
+    def metrics(self, _request: Command, _connection: Connection) -> Reply:
+        """Tell how many timers wait for each topic (61)."""
+        return Reply(body=self._timer_messages.metrics())

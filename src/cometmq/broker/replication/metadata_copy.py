@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cometmq.broker.delivery.delayed_messages import stored_places_of
 from cometmq.errors import BrokerError, CometError, ProtocolError
 from cometmq.store.timers.timer_checkpoint import decode_progress
+from cometmq.store.timers.timer_counts import decode_counts
 from cometmq.wire.bodies import json_fields
 from cometmq.wire.bodies.group import decode_group_table
 from cometmq.wire.bodies.name_lists import decode_kv_table
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cometmq.wire.bodies.offset import StoredOffsets
 
     _T = TypeVar("_T")
+    _Counts = dict[str, tuple[int, int]] | None
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class MetadataCopy:
         self._state = state
         self._copied: dict[str, dict[int, int]] | None = None
         """The offsets of the last copy; None: none since the start."""
-        self._delays: tuple[int, StoredDelayOffsets, TimerProgress | None] | None = None
+        self._delays: tuple[int, StoredDelayOffsets, TimerProgress | None, _Counts] | None = None
         """Delay offsets and timers, and where the log must end before they are true here."""
         self._logged = ""
         self._copying = asyncio.Lock()
@@ -155,19 +157,20 @@ class MetadataCopy:
     async def _copy_delays(self, channel: Channel) -> None:
         if self._delays is None:
             delays = await _ask(channel, RequestCode.GET_ALL_DELAY_OFFSET, _delays)
-            timers = await _ask_timers(channel)
+            timers = await _ask_timers(channel, RequestCode.GET_TIMER_CHECK_POINT, decode_progress)
+            counts = await _ask_timers(channel, RequestCode.GET_TIMER_METRICS, decode_counts)
             facts = await _ask(channel, RequestCode.GET_BROKER_RUNTIME_INFO, decode_kv_table)
             try:
                 log_end = int(facts.get("commitLogMaxOffset", ""))
             except ValueError:
                 raise ProtocolError("the master does not say where its log ends") from None
-            self._delays = log_end, delays, timers
+            self._delays = log_end, delays, timers, counts
         if self._store.max_phy_offset >= self._delays[0]:
-            _, delays, timers = self._delays
+            _, delays, timers, counts = self._delays
             self._delays = None
             self._state.delayed_messages.take_over(delays)
             if timers is not None:
-                await self._state.timer_messages.follow(timers)
+                await self._state.timer_messages.follow(timers, counts)
 
 
 async def _take_over(offsets: ConsumerOffsets, theirs: StoredOffsets, own: list[Commit]) -> None:
@@ -186,10 +189,12 @@ async def _ask(channel: Channel, code: RequestCode, decode: Callable[[bytes], _T
     return await asyncio.to_thread(decode, answer.body)
 
 
-async def _ask_timers(channel: Channel) -> TimerProgress | None:
-    """How far the master's timers are; None where it keeps none."""
+async def _ask_timers(
+    channel: Channel, code: RequestCode, decode: Callable[[bytes], _T]
+) -> _T | None:
+    """What the master says of its timers; None where it keeps none."""
     try:
-        return await _ask(channel, RequestCode.GET_TIMER_CHECK_POINT, decode_progress)
+        return await _ask(channel, code, decode)
     except BrokerError:
         return None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cometmq.client.admin.server_probe import ServerProbe
 from cometmq.errors import ProtocolError, RemotingError
+from cometmq.model.admin_stats import QueueProgress
 from cometmq.model.cluster_facts import (
     BrokerFacts,
     ClusterFacts,
@@ -29,12 +30,21 @@ from cometmq.model.group import SYSTEM_GROUPS
 from cometmq.model.route import MASTER_ID
 from cometmq.model.topic import is_dlq_topic, is_retry_topic, is_system_topic
 from cometmq.settings import properties
-from cometmq.wire.bodies.admin import decode_consumer_connections, decode_running_info
+from cometmq.wire.bodies.admin import (
+    decode_consume_stats,
+    decode_consumer_connections,
+    decode_running_info,
+    decode_topic_stats,
+)
 from cometmq.wire.bodies.group import decode_group_table
 from cometmq.wire.bodies.name_lists import decode_kv_table, decode_topic_list
 from cometmq.wire.bodies.route import decode_cluster_info, decode_route
 from cometmq.wire.codes import RequestCode, ResponseCode
-from cometmq.wire.headers.admin import GetConsumerConnectionListRequestHeader
+from cometmq.wire.headers.admin import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
 from cometmq.wire.headers.client import GetConsumerRunningInfoRequestHeader
 from cometmq.wire.headers.namesrv import GetRouteInfoRequestHeader
 from cometmq.wire.request_signature import add_signature
@@ -43,6 +53,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from cometmq.model.admin_stats import ConsumeStats, TopicOffset
+    from cometmq.model.queue import MessageQueue
     from cometmq.model.route import TopicRouteData
     from cometmq.wire.bodies.admin import ConsumerConnections
     from cometmq.wire.command import Command
@@ -68,6 +80,7 @@ class ClusterSurvey:
         name_servers: Sequence[str],
         *,
         groups: Sequence[str] = (),
+        only_groups: bool = False,
         timeout_s: float = 3.0,
         now_ms: Callable[[], int],
         credentials: Credentials | None = None,
@@ -75,11 +88,14 @@ class ClusterSurvey:
     ) -> None:
         """`groups`: those to look at; empty: all that have members. `now_ms`: the wall clock.
 
+        With `only_groups` their topics are looked at and no others, and how far they are.
+
         With `credentials` each question is signed.
         """
         self._sign = None if credentials is None else partial(_sign, credentials)
         self._tls = tls
         self._addrs = tuple(dict.fromkeys(name_servers))
+        self._only_groups = only_groups
         self._wanted_groups = tuple(dict.fromkeys(groups))
         self._timeout_s = timeout_s
         self._now_ms = now_ms
@@ -96,6 +112,7 @@ class ClusterSurvey:
             answering = next((one.server.addr for one in name_servers if one.clusters), None)
             groups = await self._groups([one for one in brokers if one.runtime])
             routes = await self._routes(answering, groups) if answering else {}
+            progress = await self._progress(brokers, groups, routes) if self._only_groups else {}
         finally:
             for probe in self._open.values():
                 probe.close()
@@ -104,6 +121,7 @@ class ClusterSurvey:
             brokers=brokers,
             routes=routes,
             groups=groups,
+            progress=progress,
             left_out=tuple(self._left_out),
             unreadable=tuple((addr, what) for (addr, _), what in self._unreadable.items()),
         )
@@ -228,6 +246,50 @@ class ClusterSurvey:
             problem = str(error)
         return MemberFacts(client_id=client_id, problem=problem)
 
+    async def _progress(
+        self,
+        brokers: Iterable[BrokerFacts],
+        groups: Iterable[GroupFacts],
+        routes: dict[str, TopicRouteData],
+    ) -> dict[MessageQueue, QueueProgress]:
+        """How far the groups are in their topics, but for retry topics."""
+        masters = [one for one in brokers if one.runtime and one.broker_id == MASTER_ID]
+        topics = [
+            (one.server.addr, GetTopicStatsInfoRequestHeader(topic=topic))
+            for topic, route in routes.items()
+            if not is_retry_topic(topic)
+            for one in masters
+            if any(data.broker_name == one.broker_name for data in route.queue_datas)
+        ]
+        found: dict[MessageQueue, QueueProgress] = {}
+        for table in await self._each(topics, self._topic_stats):
+            for queue, bound in (table or {}).items():
+                found[queue] = QueueProgress(
+                    broker_offset=bound.max_offset, consumer_offset=bound.min_offset
+                )
+        asked = [
+            (one.server.addr, GetConsumeStatsRequestHeader(consumer_group=group.group))
+            for group in groups
+            for one in masters
+        ]
+        for stats in await self._each(asked, self._consume_stats):
+            for queue, progress in (stats.offset_table if stats else {}).items():
+                if queue in found:
+                    found[queue] = progress
+        return found
+
+    async def _topic_stats(
+        self, place: tuple[str, GetTopicStatsInfoRequestHeader]
+    ) -> dict[MessageQueue, TopicOffset] | None:
+        addr, header = place
+        return await self._ask(addr, RequestCode.GET_TOPIC_STATS_INFO, decode_topic_stats, header)
+
+    async def _consume_stats(
+        self, place: tuple[str, GetConsumeStatsRequestHeader]
+    ) -> ConsumeStats | None:
+        addr, header = place
+        return await self._ask(addr, RequestCode.GET_CONSUME_STATS, decode_consume_stats, header)
+
     async def _routes(self, addr: str, groups: Iterable[GroupFacts]) -> dict[str, TopicRouteData]:
         subscribed = {
             each.topic
@@ -237,7 +299,7 @@ class ClusterSurvey:
             for each in one.info.subscriptions
         }
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        listed = await self._ask(addr, code, decode_topic_list)
+        listed = None if self._only_groups else await self._ask(addr, code, decode_topic_list)
         known = sorted(filter(_is_users, listed or ()))
         if len(known) > TOPICS_MAX:
             self._left_out.append(f"{len(known) - TOPICS_MAX} of {len(known)} topics are left out")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.admin.group_lookup import GroupLookup, checked_settings
 from cometmq.client.admin.group_positions import GroupPositions, within
+from cometmq.client.admin.group_watch import GroupWatch
 from cometmq.client.admin.nearest_name import nearest
 from cometmq.client.admin.topic_admin import AsyncTopicAdmin
 from cometmq.client.offsets.broker_offsets import BrokerOffsets
@@ -24,7 +25,7 @@ from cometmq.client.session.argument_checks import (
     check_whole,
     checked_offsets,
 )
-from cometmq.client.session.client_options import check_group, check_type
+from cometmq.client.session.client_options import check_group, check_seconds, check_type
 from cometmq.errors import BrokerError, ClientError, GroupNotFound
 from cometmq.model.admin_stats import QueueProgress
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cometmq.client.admin.group_lookup import GroupSettings
     from cometmq.model.admin_stats import ConsumerRunningInfo, TopicOffset
     from cometmq.model.group_status import GroupMembers, OffsetMove, QueueLag
+    from cometmq.rules.diagnosis.bottleneck import Bottleneck
     from cometmq.wire.command import Command
     from cometmq.wire.headers.base import Header
 
@@ -223,6 +225,20 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
             if await self._running().routes.subscribe_queues(name):
                 bounds |= await self.topic_stats(name)
         return await GroupPositions(self._running(), group).lags(bounds, progress, members)
+
+    async def why(self, group: str, seconds: float = 5.0) -> Bottleneck:
+        """Why a group is not faster, seen over so many seconds, and what would help.
+
+        Its brokers and members are asked twice; nothing is changed. Members that are not ours say
+        less, so less is found. Raises GroupNotFound for a group that no broker knows.
+        """
+        check_group(group)
+        check_seconds("seconds", seconds)
+        session = self._running()
+        found = await GroupWatch(session.options, session.clock, group).look(seconds)
+        if found.cause.name == "no member":
+            await self.group_config(group)
+        return found
 
     async def reset_group(
         self, group: str, topic: str, to: str | int, *, at_ms: bool = False, dry_run: bool = False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cometmq.model.group import SubscriptionGroupConfig
     from cometmq.model.group_status import GroupMembers, OffsetMove, QueueLag
     from cometmq.model.queue import MessageQueue
+    from cometmq.rules.diagnosis.bottleneck import Bottleneck
 
 
 class GroupAdmin(TopicAdmin):
@@ -106,6 +107,14 @@ class GroupAdmin(TopicAdmin):
         `owners` the members are asked which queues they have. Raises GroupNotFound, RouteNotFound.
         """
         return self._bridge.call(self._inner.group_lag(group, topic, owners=owners))
+
+    def why(self, group: str, seconds: float = 5.0) -> Bottleneck:
+        """Why a group is not faster, seen over so many seconds, and what would help.
+
+        Its brokers and members are asked twice; nothing is changed. Members that are not ours say
+        less, so less is found. Raises GroupNotFound for a group that no broker knows.
+        """
+        return self._bridge.call(self._inner.why(group, seconds))
 
     def reset_group(
         self, group: str, topic: str, to: str | int, *, at_ms: bool = False, dry_run: bool = False

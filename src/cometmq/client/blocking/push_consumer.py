@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
+    from cometmq.rules.diagnosis.bottleneck import Bottleneck
     from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 
@@ -146,6 +147,14 @@ class PushConsumer:
     def stats(self) -> ConsumerStats:
         """Rates by topic, what each queue holds, and why it is not pulled; empty before start."""
         return self._bridge.run(lambda: self._inner.stats())
+
+    def why(self, seconds: float = 5.0) -> Bottleneck:
+        """Why the whole group is not faster, seen over so many seconds, and what would help.
+
+        Its brokers and members are asked twice, this one among them. Raises ClientError before the
+        start, RemotingError where no name server answers.
+        """
+        return self._bridge.call(self._inner.why(seconds))
 
     @property
     def client_id(self) -> str:

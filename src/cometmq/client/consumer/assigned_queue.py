@@ -35,6 +35,7 @@ class AssignedQueue:
         "in_flight",
         "is_dropped",
         "is_paused",
+        "limited_s",
         "lock",
         "one_by_one_until",
         "probed_at",
@@ -53,6 +54,8 @@ class AssignedQueue:
         self.is_dropped = False
         self.is_paused = False
         """Whether pulling is paused."""
+        self.limited_s: dict[str, float] = {}
+        """How long each limit of flow control kept it from being pulled."""
         self.work_available = asyncio.Event()
         """Set when messages wait, and when the queue was dropped or has lost its lock."""
         self.uncommitted: list[MessageExt] = []

@@ -20,6 +20,7 @@ from cometmq.client.consumer.stop_signals import stop_signals
 from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
+from cometmq.client.session.client_options import check_seconds
 from cometmq.client.session.client_session import ClientSession
 from cometmq.errors import ClientError
 from cometmq.model.consumer_stats import ConsumerStats
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
+    from cometmq.rules.diagnosis.bottleneck import Bottleneck
     from cometmq.rules.failures.failure_policy import FailurePolicy, Policies
 
 
@@ -242,6 +244,17 @@ class AsyncPushConsumer:
         unwrap = self._namespace.unwrap_queue
         queues = tuple(one._replace(queue=unwrap(one.queue)) for one in found.queues)
         return found._replace(queues=queues)
+
+    async def why(self, seconds: float = 5.0) -> Bottleneck:
+        """Why the whole group is not faster, seen over so many seconds, and what would help.
+
+        Its brokers and members are asked twice, this one among them. Raises ClientError before the
+        start, RemotingError where no name server answers.
+        """
+        check_seconds("seconds", seconds)
+        if self._engine is None:
+            raise ClientError("why is asked of a consumer that was started")
+        return await self._engine.watch().look(seconds)
 
     @property
     def client_id(self) -> str:

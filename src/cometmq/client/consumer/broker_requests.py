@@ -22,6 +22,7 @@ from cometmq.model.admin_stats import (
 )
 from cometmq.model.results import ConsumeStatus
 from cometmq.wire.bodies.admin import encode_directly_result, encode_running_info
+from cometmq.wire.bodies.member_work import WORK_PROPERTY, encode_work
 from cometmq.wire.bodies.offset import decode_reset_offset, encode_consumer_status
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.handler_call import AsyncHandler, HandlerOutcome, SyncHandler
     from cometmq.client.session.client_session import ClientSession
+    from cometmq.model.group_work import MemberWork
     from cometmq.model.message import MessageExt
     from cometmq.net.channel import Channel
     from cometmq.wire.command import Command
@@ -62,11 +64,13 @@ class BrokerRequestHandler:
         assignment: QueueAssignment,
         stats: ConsumerStatistics,
         strategy_info: Callable[[], dict[str, str]],
+        work: Callable[[], MemberWork] | None = None,
     ) -> None:
         self._session = session
         self._options = options
         self._stats = stats
         self._strategy_info = strategy_info
+        self._work = work
         self._subscriptions = subscriptions
         self._rebalance = rebalance
         self._assignment = assignment
@@ -118,6 +122,7 @@ class BrokerRequestHandler:
                 "PROP_THREADPOOL_CORE_SIZE": str(self._options.consume_threads),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
                 **self._strategy_info(),
+                **({} if self._work is None else {WORK_PROPERTY: encode_work(self._work())}),
             },
             subscriptions=self._subscriptions.data(),
             mq_table={

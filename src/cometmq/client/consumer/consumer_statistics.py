@@ -7,16 +7,30 @@ Java: ConsumerStatsManager
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.middleware.middleware import Middleware
 from cometmq.metrics.sampled_series import SampledSeries
 from cometmq.model.admin_stats import TopicConsumeRates
+from cometmq.model.topic import is_retry_topic
 
 if TYPE_CHECKING:
     from cometmq.runtime.clock_and_file_protocols import Clock
 
 SAMPLE_S = 10.0
+
+
+class ConsumeTotals(NamedTuple):
+    """What a consumer has counted since its start: see `MemberWork`."""
+
+    calls: float
+    busy_s: float
+    done: float
+    failed: float
+    pulled: float
+    pulls: float
+    pull_s: float
+    retried: float
 
 
 class _Topic:
@@ -53,11 +67,26 @@ class ConsumerStatistics(Middleware):
         """Count what handlers have done."""
         series = self._of(topic)
         if calls:
-            series.run_ms.add(spent_s / calls * 1000)
+            series.run_ms.add(spent_s * 1000, calls)
         if done:
             series.ok.add(done)
         if failed:
             series.failed.add(failed)
+
+    def totals(self) -> ConsumeTotals:
+        """What was counted since the start, of all topics."""
+        own = self._topics.values()
+        retries = (one for topic, one in self._topics.items() if is_retry_topic(topic))
+        return ConsumeTotals(
+            calls=sum(one.run_ms.times for one in own),
+            busy_s=sum(one.run_ms.value for one in own) / 1000,
+            done=sum(one.ok.value for one in own),
+            failed=sum(one.failed.value for one in own),
+            pulled=sum(one.pulled.value for one in own),
+            pulls=sum(one.pull_ms.times for one in own),
+            pull_s=sum(one.pull_ms.value for one in own) / 1000,
+            retried=sum(one.ok.value + one.failed.value for one in retries),
+        )
 
     def sample(self) -> None:
         """Take the samples that are due; call it every `SAMPLE_S`."""

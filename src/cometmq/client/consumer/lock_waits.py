@@ -61,6 +61,15 @@ class LockWaits:
         if not self._table:
             self._is_logged = False
 
+    def holders(self, now: float) -> dict[MessageQueue, str]:
+        """For whose lock each queue waits that waits long ("?": the broker does not say)."""
+        self._forget_old(now)
+        return {
+            queue: wait.holder.client_id if wait.holder else "?"
+            for queue, wait in self._table.items()
+            if now - wait.since >= LOG_AFTER_S
+        }
+
     def report(self, now: float) -> None:
         """Log what waits, if it is time."""
         self._forget_old(now)

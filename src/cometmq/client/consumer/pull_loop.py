@@ -17,7 +17,7 @@ from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.rules.failures.retry_policy import backoff_s
-from cometmq.rules.queues.flow_control import full_reason, is_full
+from cometmq.rules.queues.flow_control import full_reason, is_full, limit_reached
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class PullLoop:
             if not reason and not assigned.is_paused and clock() - began >= _LOGGED_AFTER_S:
                 reason = self.why_not_pulled(assigned)
                 log.info("flow control: %s is not pulled, %s", assigned.queue, reason)
+            self._count_limit(assigned)
             await asyncio.sleep(_FULL_PAUSE_S)
         if reason and not assigned.is_dropped:
             log.info("%s is pulled again after %.1f s", assigned.queue, clock() - began)
@@ -120,6 +121,19 @@ class PullLoop:
             assigned.span,
             orderly=self._options.orderly,
         )
+
+    def _count_limit(self, assigned: AssignedQueue) -> None:
+        """Note the pause of a queue that is full; a consumer that is paused has its own word."""
+        window = assigned.window
+        limit = limit_reached(
+            self._limits_of(assigned),
+            window.count,
+            window.size_bytes,
+            assigned.span,
+            orderly=self._options.orderly,
+        )
+        if limit and not assigned.is_paused:
+            assigned.limited_s[limit] = assigned.limited_s.get(limit, 0.0) + _FULL_PAUSE_S
 
     def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if assigned.is_dropped:

@@ -13,6 +13,8 @@ import random
 from copy import copy
 from typing import TYPE_CHECKING
 
+from cometmq.client.admin.group_watch import GroupWatch
+from cometmq.client.consumer import work_report
 from cometmq.client.consumer.broker_requests import BrokerRequestHandler
 from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
 from cometmq.client.consumer.namespace import Namespace
@@ -22,6 +24,7 @@ from cometmq.client.consumer.queue_locks import QueueLockClient
 from cometmq.client.consumer.rebalance import Rebalance
 from cometmq.client.consumer.repeated_problem_log import ProblemLog
 from cometmq.client.consumer.sql_filter_check import check_sql_conditions
+from cometmq.client.consumer.work_report import WorkReport
 from cometmq.client.failures.failed_message_sender import FailedMessageSender
 from cometmq.client.failures.failure_actions import FailureActions
 from cometmq.client.handling.by_key import KeyStrategy
@@ -98,16 +101,12 @@ class PushEngine:
             options, self._offsets, self._locks, session.background, problems
         )
         self._rebalance = Rebalance(session, options, subscriptions, self._assignment, problems)
+        self._lost: set[str] = set()
+        self._delivery = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        self._failed_sender = self._make_failed_sender(self._delivery)
         self._strategy = strategy_of(options)(self._strategy_context())
-        self._pulls = PullLoop(
-            session,
-            options,
-            subscriptions,
-            self._offsets,
-            self._strategy,
-            self._assignment,
-            self._stats,
-        )
+        self._work_report = self._make_work_report()
+        self._pulls = self._make_pull_loop()
         self._assignment.connect(self._strategy, self._pulls)
         self._broker_requests = BrokerRequestHandler(
             session,
@@ -117,8 +116,8 @@ class PushEngine:
             self._assignment,
             self._stats,
             self._strategy.running_info,
+            self._work_report.work,
         )
-        self._lost: set[str] = set()
         self.on_stop_request: Callable[[], object] = lambda: None
         """Called when a failure policy stops the consumer."""
 
@@ -154,6 +153,10 @@ class PushEngine:
             is_paused=self._assignment.is_paused,
         )
 
+    def watch(self) -> GroupWatch:
+        """What looks at the whole group."""
+        return GroupWatch(self._session.options, self._session.clock, self._options.group)
+
     async def start(self) -> None:
         """Join the group; the first round of rebalance follows at once."""
         session, options = self._session, self._options
@@ -174,6 +177,8 @@ class PushEngine:
         session.start()
         session.background.every(SAMPLE_S, self._stats.sample, name="statistics")
         session.background.every(options.persist_s, self._persist, name="offsets")
+        sample = self._work_report.sample_keys
+        session.background.every(work_report.SAMPLE_S, sample, name="keys")
         if self._locks is not None:
             session.background.every(options.lock_renew_s, self._renew, name="locks")
         self._rebalance.wake()
@@ -206,16 +211,38 @@ class PushEngine:
         finally:
             await self._session.stop()
 
-    def _failed_sender(self, delivery: RetryingSender) -> FailedMessageSender:
+    def _make_failed_sender(self, delivery: RetryingSender) -> FailedMessageSender:
         options, session = self._options, self._session
         times_max = reconsume_times_max(options.max_attempts, orderly=options.is_locking)
         return FailedMessageSender(
             session, delivery, QueueSelector(random.getrandbits(16)), options.group, times_max
         )
 
+    def _make_pull_loop(self) -> PullLoop:
+        return PullLoop(
+            self._session,
+            self._options,
+            self._subscriptions,
+            self._offsets,
+            self._strategy,
+            self._assignment,
+            self._stats,
+        )
+
+    def _make_work_report(self) -> WorkReport:
+        return WorkReport(
+            self._options,
+            self._stats,
+            self._assignment,
+            self._strategy,
+            (self._threads, self._tasks),
+            self._failed_sender,
+            self._locks,
+            self._lost,
+        )
+
     def _strategy_context(self) -> StrategyContext:
-        delivery = RetryingSender(self._session, ProducerOptions(group=INNER_PRODUCER_GROUP))
-        failed_sender = self._failed_sender(delivery)
+        failed_sender = self._failed_sender
         failure_actions = FailureActions(
             self._options.on_failure,
             failed_sender,
@@ -240,10 +267,10 @@ class PushEngine:
             files=SystemFiles(),
             namesrv=self._session.options.namesrv,
             stop_consumer=self._request_stop,
-            parking_logs=ParkingLogs(self._session, self._options.group, delivery),
+            parking_logs=ParkingLogs(self._session, self._options.group, self._delivery),
             key_drains=KeyDrains(
                 self._session,
-                delivery,
+                self._delivery,
                 failed_sender,
                 self._subscriptions,
                 self._threads,

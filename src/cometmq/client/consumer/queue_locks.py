@@ -68,6 +68,10 @@ class QueueLockClient:
         )
         return {queue: lock for part in parts for queue, lock in part.items()}
 
+    def holders(self) -> dict[MessageQueue, str]:
+        """The queues that have waited a while for the lock of another client, and whose it is."""
+        return self._waits.holders(asyncio.get_running_loop().time())
+
     async def renew(self, table: Collection[AssignedQueue]) -> None:
         """Request the locks that are held again; what expired or was refused counts as lost."""
         now, held = asyncio.get_running_loop().time(), []

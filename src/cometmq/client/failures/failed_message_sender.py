@@ -20,6 +20,7 @@ from cometmq.errors import CometError, RouteNotFound
 from cometmq.model.message import Property
 from cometmq.model.queue import MessageQueue
 from cometmq.model.topic import retry_topic_of
+from cometmq.rules.delay_levels import DelayLevels
 from cometmq.rules.failures.dead_letter_properties import fit_property_pairs
 from cometmq.rules.failures.retry_policy import attempts_exhausted, retry_delay_level
 from cometmq.wire.codes import RequestCode
@@ -42,6 +43,8 @@ _BACK_TIMEOUT_S = 5.0
 _SEND_TIMEOUT_S = 3.0
 _BROKERS_BYTES = 120
 """What a broker may write besides its region and its cluster: other pairs and the checksum."""
+_LEVELS = DelayLevels.parse("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+"""RocketMQ's table; a broker may have another, which clients do not learn."""
 _DROPPED = (Property.TRAN_MSG, Property.DELAY, Property.WAIT, Property.DLQ_DIVERTED)
 
 
@@ -61,6 +64,11 @@ class FailedMessageSender:
         self._queue_selector = queue_selector
         self._group = group
         self._times_max = times_max
+        self.sent_back = 0
+        self.sent_back_delay_s = 0.0
+        """The delays of all that were sent back, by RocketMQ's table of levels, added up."""
+        self.not_sent_back = 0
+        """Attempts that no broker took."""
 
     async def send_back(
         self,
@@ -77,6 +85,23 @@ class FailedMessageSender:
         """
         if message.is_damaged:  # a copy would get a checksum of its own, and look whole
             return await self.send_dead_letter(message, reason, message.reconsume_times)
+        is_taken = await self._send_back(message, queue, delay_level, reason, times_max)
+        if is_taken:
+            self.sent_back += 1
+            level = retry_delay_level(delay_level, message.reconsume_times)
+            self.sent_back_delay_s += _LEVELS.delay_ms(max(level, 1)) / 1000
+        else:
+            self.not_sent_back += 1
+        return is_taken
+
+    async def _send_back(
+        self,
+        message: MessageExt,
+        queue: MessageQueue,
+        delay_level: int,
+        reason: str,
+        times_max: int | None,
+    ) -> bool:
         times_max = self._times_max if times_max is None else times_max
         try:
             await self._back(message, queue, delay_level, reason, times_max)

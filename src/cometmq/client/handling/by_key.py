@@ -44,6 +44,8 @@ _BLOCKING_LOG_S = 60.0
 _FULL_PAUSE_S = 0.5
 _FOR_EVER = float("inf")
 _KEYLESS = ("no key",)
+_SAMPLE_LANES = 4
+"""A sample of keys has so many lanes of one key alone."""
 
 
 class KeyStrategy:
@@ -130,6 +132,17 @@ class KeyStrategy:
                 )
                 found.append(blocked)
         return found
+
+    def waiting_keys(self, assigned: AssignedQueue, most: int) -> tuple[list[str], int]:
+        """The keys of some of what waits, those that came first, and how many keys do."""
+        state = self._states.get(assigned)
+        lanes = [] if state is None else list(state.key_queue.lanes)
+        found: list[str] = []
+        for lane in lanes:
+            found += [str(lane.key)] * min(len(lane.waiting), most)
+            if len(found) >= most * _SAMPLE_LANES:
+                break
+        return found, len(lanes)
 
     def running_info(self) -> dict[str, str]:
         """Which topics have an outage, and which keys hold back their queues."""

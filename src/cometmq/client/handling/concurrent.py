@@ -100,6 +100,11 @@ class ConcurrentStrategy:
         """No queue is ever blocked by one message."""
         return []
 
+    def waiting_keys(self, assigned: AssignedQueue, most: int) -> tuple[list[str], int]:
+        """None: keys have no order to keep."""
+        del assigned, most
+        return [], 0
+
     def running_info(self) -> dict[str, str]:
         """Topics that have an outage."""
         return self._breakers.running_info() if self._breakers else {}

@@ -51,6 +51,12 @@ class ConsumeStrategy(Protocol):
     def blocked_queues(self) -> list[BlockedQueue]:
         """The queues that are blocked by a message that keeps failing."""
 
+    def waiting_keys(self, assigned: AssignedQueue, most: int) -> tuple[list[str], int]:
+        """The keys of some of what waits in a queue, one for each message, and how many keys do.
+
+        None without an order; no number unless by key.
+        """
+
     def running_info(self) -> dict[str, str]:
         """What operators should see in the running info, by name; called at any time."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cometmq.client.failures.blocked_queues import BlockedQueues
@@ -81,6 +82,11 @@ class OrderlyStrategy:
     def blocked_queues(self) -> list[BlockedQueue]:
         """The queues that are blocked since their first message keeps failing."""
         return self._blocked.all()
+
+    def waiting_keys(self, assigned: AssignedQueue, most: int) -> tuple[list[str], int]:
+        """The sharding keys of the first messages that wait."""
+        first = islice(assigned.window.waiting, most)
+        return [key for message in first if (key := message.sharding_key) is not None], 0
 
     def running_info(self) -> dict[str, str]:
         """Blocked queues, outages, and messages that two members may have had."""

@@ -49,6 +49,11 @@ class ThreadPool:
             self._threads.append(thread)  # one that could not be started is not counted
         self._jobs.put((job, done))
 
+    @property
+    def busy(self) -> int:
+        """Jobs that run now."""
+        return min(self._open, self._count)
+
     async def run(self, job: Job) -> None:
         """Run `job`, which must not raise, in a thread and wait for its end.
 
@@ -110,6 +115,11 @@ class TaskPool:
         """Run a coroutine as soon as fewer than `count` others are running."""
         self._waiting.append(job)
         self._start_next()
+
+    @property
+    def busy(self) -> int:
+        """Jobs that run now."""
+        return len(self._running)
 
     def close(self) -> None:
         """Drop the jobs that have not begun and cancel the others."""

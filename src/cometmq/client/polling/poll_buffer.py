@@ -82,6 +82,11 @@ class PollBuffer:
         """No queue is ever blocked: there is no handler that fails."""
         return []
 
+    def waiting_keys(self, assigned: AssignedQueue, most: int) -> tuple[list[str], int]:
+        """None: keys have no order to keep."""
+        del assigned, most
+        return [], 0
+
     def running_info(self) -> dict[str, str]:
         """That this consumer polls."""
         return {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}

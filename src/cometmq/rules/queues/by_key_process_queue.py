@@ -177,6 +177,11 @@ class ByKeyProcessQueue(Generic[M]):
         """Release a batch; its lane goes on, at once or at a time."""
         self._lanes.release(batch.lane, rest_until)
 
+    @property
+    def lanes(self) -> Iterable[KeyLane[M]]:
+        """The lanes with messages, in no order."""
+        return self._lanes.lanes
+
     def next_wake_at(self) -> float | None:
         """When the first resting lane goes on; None when none rests."""
         return self._lanes.next_wake_at()

@@ -64,15 +64,27 @@ def is_full(limits: FlowLimits, count: int, size_bytes: int, span: int, *, order
     )
 
 
+def limit_reached(
+    limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool
+) -> str:
+    """Which limit makes `is_full` true: "count", "size" or "span"; empty where none does."""
+    if count > limits.count:
+        return "count"
+    if size_bytes > limits.size_mib * 1_048_576:
+        return "size"
+    return "span" if not orderly and span > limits.span else ""
+
+
 def full_reason(
     limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool
 ) -> str:
     """Which limit makes `is_full` true, in words; empty where none does."""
-    if count > limits.count:
+    limit = limit_reached(limits, count, size_bytes, span, orderly=orderly)
+    if limit == "count":
         return f"{count:,} messages are cached; flow.count is {limits.count:,}"
-    if size_bytes > limits.size_mib * 1_048_576:
+    if limit == "size":
         return f"{size_bytes:,} bytes are cached; flow.size_mib is {limits.size_mib:,}"
-    if not orderly and span > limits.span:
+    if limit == "span":
         return (
             f"{span:,} offsets lie between the first message that is not done and the last; "
             f"flow.span is {limits.span:,}"

@@ -17,6 +17,7 @@ from cometmq.errors import StoreCorrupt
 from cometmq.rules.timer_times import rolled_slot
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles
 from cometmq.store.timers.timer_checkpoint import TimerCheckpoint, TimerProgress
+from cometmq.store.timers.timer_counts import TimerCounts
 from cometmq.store.timers.timer_log import KIND_RECALL, KIND_ROLL, KIND_TIMER, NOWHERE, TimerLog
 from cometmq.store.timers.timer_wheel import SLOTS, Slot, TimerWheel
 
@@ -52,6 +53,8 @@ class TimerSnapshot(NamedTuple):
     changed: dict[int, Slot]
     segments: list[Segment]
     counter: int
+    counts: bytes
+    """See `TimerCounts`."""
 
 
 class TimerIndex:
@@ -73,6 +76,8 @@ class TimerIndex:
         self.precision_ms = precision_ms = settings.timer_precision_ms
         self._window_slots = settings.timer_roll_window_slot
         self._checkpoint = TimerCheckpoint(files, root / "config" / "timercheck")
+        self.counts = TimerCounts(files, root / "config" / "timermetrics")
+        """How many timers wait for each topic."""
         self._wheel = TimerWheel(files, root / "timerwheel", precision_ms)
         self._records = MappedFileQueue(
             files, root / "timerlog", settings.timer_log_file_bytes, OpenFiles(_OPEN_FILES)
@@ -259,13 +264,17 @@ class TimerIndex:
         segments = self.log.pin(self._synced, self.log.end)
         changed, self._wheel.changed = self._wheel.changed, {}
         self._counter += 1
-        return TimerSnapshot(self.progress(scan_from), changed, segments, self._counter)
+        if not self.waiting:
+            self.counts.reset()
+        counts = self.counts.encode()
+        return TimerSnapshot(self.progress(scan_from), changed, segments, self._counter, counts)
 
     def write(self, snapshot: TimerSnapshot, now_ms: int) -> None:
         """Make a snapshot durable; blocks, in a thread, one at a time. OSError: the disk failed."""
         self.log.sync(snapshot.segments)
         if snapshot.changed:
             self._wheel.write(snapshot.changed)
+        self.counts.write(snapshot.counts)
         self._checkpoint.write(snapshot.progress, now_ms, snapshot.counter)
 
     def end_save(self, snapshot: TimerSnapshot, *, is_written: bool, log_first: int) -> None:
