@@ -205,6 +205,8 @@ class Broker:
         topics.writer.on_flushed.append(self._handlers.fast_path.forget)
         self._registration.on_order_topics = topics.mark_ordered
         self.store.on_arrival = self._messages_arrived
+        if self.settings.is_slave:
+            self.store.on_arrival = self._messages_copied
 
     @classmethod
     def open(
@@ -412,6 +414,10 @@ class Broker:
         elif topic == TIMER_TOPIC:
             self.state.timer_messages.arrived()
         self.state.held_pulls.notify_arrival(topic, queue_id, max_offset, tags_code)
+
+    def _messages_copied(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        self._replication.topic_arrived(topic)
+        self._messages_arrived(topic, queue_id, max_offset, tags_code)
 
     def _begin_connection(self, connection: Connection) -> FastPath:
         stats = self.state.stats

@@ -28,6 +28,8 @@ from cometmq.store.recovery.unreplicated import cut_log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cometmq.runtime.clock_and_file_protocols import Files
+
 log = logging.getLogger(__name__)
 
 PAUSE_S, PAUSE_MAX_S = 1.0, 30.0
@@ -121,24 +123,40 @@ class ServedBroker:
         return self.broker.store.max_phy_offset
 
     def _apply(self, change: RoleChange, broker_id: int, log_end: int) -> None:
-        """Bring the store of the stopped broker into its new role. OSError: do it again."""
-        files, root = self._more.get("files") or SystemFiles(), self._root()
-        if 0 <= change.cut_at < log_end:
-            settings = self._store_settings
-            given = settings.store_path_commit_log
-            commit_log = expand_user_path("storePathCommitLog", given).absolute() if given else None
-            clock = self._more.get("clock") or SystemClock()
-            path = cut_log(
-                files,
-                StoreDirectory(files, root, commit_log),
-                settings.commit_log_file_bytes,
-                change.cut_at,
-                clock.local_stamp(),
-            )
-            log.warning("what only this broker had is in %s", path)
-        role = RoleFile(root, files)
-        if not change.new_epoch or role.kept.epochs[-1].number < change.new_epoch:
-            role.keep(role_after(role.kept, change, broker_id, log_end, secrets.token_hex(8)))
+        settings, root = self._store_settings, self._root()
+        given = settings.store_path_commit_log
+        commit_log = expand_user_path("storePathCommitLog", given).absolute() if given else None
+        files = self._more.get("files") or SystemFiles()
+        apply_change(
+            files,
+            StoreDirectory(files, root, commit_log),
+            settings.commit_log_file_bytes,
+            change,
+            broker_id,
+            log_end,
+            (self._more.get("clock") or SystemClock()).local_stamp(),
+        )
 
     def _root(self) -> Path:
         return expand_user_path("storePathRootDir", self._settings.store_path_root_dir)
+
+
+def apply_change(
+    files: Files,
+    directory: StoreDirectory,
+    log_file_bytes: int,
+    change: RoleChange,
+    broker_id: int,
+    log_end: int,
+    stamp: str,
+) -> None:
+    """Bring the store of a stopped broker into its new role; a second time changes nothing.
+
+    `broker_id` and `log_end` are those of the broker before the change. OSError: do it again.
+    """
+    if 0 <= change.cut_at < log_end:
+        path = cut_log(files, directory, log_file_bytes, change.cut_at, stamp)
+        log.warning("what only this broker had is in %s", path)
+    role = RoleFile(directory.root, files)
+    if not change.new_epoch or role.kept.epochs[-1].number < change.new_epoch:
+        role.keep(role_after(role.kept, change, broker_id, log_end, secrets.token_hex(8)))

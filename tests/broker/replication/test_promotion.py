@@ -197,3 +197,26 @@ def test_what_a_former_master_had_alone_is_sent_again_once_it_is_asked_for() -> 
             assert await bodies_of(slave) == [b"0", b"1", b"2", b"late"]
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_a_topic_made_just_before_the_master_was_lost_is_there(is_copied: bool) -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            client = await master.client()
+            metadata: Any = slave.broker._replication.metadata  # type: ignore[union-attr]
+            if not is_copied:
+                metadata.master_addr = ""  # the master answers nothing any more
+            await client.send("New", b"new", queue_id=2)
+            await until(lambda: end_of(slave) == end_of(master))
+            await master.stop()
+            assert ("New" in slave.broker.state.topics.table) == is_copied
+            await (await brokers.admin()).promote("b0")
+            reader = await slave.client()
+            assert [each.body for each in await reader.drain("New", queue_id=2)] == [b"new"]
+            queues = slave.broker.state.topics.table["New"].read_queue_nums
+            assert queues == (4 if is_copied else 3)
+
+    run(scenario())

@@ -75,6 +75,8 @@ class EpochKeeper:
         self._is_changing = False
         self.on_change: Callable[[RoleChange], None] | None = None
         """Called once with the change of role that is due; None: nobody can bring it about."""
+        self.before_promotion: Callable[[], None] = lambda: None
+        """Called where a promotion is about to be made."""
         self.on_news: Callable[[], None] = lambda: None
         """Called where another broker may be a newer master."""
         if not settings.is_slave:
@@ -133,6 +135,7 @@ class EpochKeeper:
             )
         if self.on_change is None:
             raise Reject(ResponseCode.SYSTEM_ERROR, "this process cannot change a broker's role")
+        self.before_promotion()
         why = f"this broker was promoted: it is the master of epoch {number}"
         self.change(RoleChange(why, broker_id=0, new_epoch=number))
 

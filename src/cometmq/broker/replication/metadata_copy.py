@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.delivery.delayed_messages import stored_places_of
 from cometmq.errors import BrokerError, CometError, ProtocolError
+from cometmq.model.topic import is_light_topic
+from cometmq.store.lost_tables import topic_of_queues
 from cometmq.store.timers.timer_checkpoint import decode_progress
 from cometmq.store.timers.timer_counts import decode_counts
 from cometmq.wire.bodies import json_fields
@@ -86,12 +88,33 @@ class MetadataCopy:
         """Delay offsets and timers, and where the log must end before they are true here."""
         self._logged = ""
         self._copying = asyncio.Lock()
+        self.unknown_topics: set[str] = set()
+        """Topics that the log has messages of and that no copy has brought yet."""
         self.master_addr = ""
         """Where the master answers requests, "host:port"; empty: not known."""
 
     def connection_ended(self) -> None:
         """Ask for delay offsets anew: the master may have lost the log that they are of."""
         self._delays = None
+
+    def arrived(self, topic: str) -> bool:
+        """A message of this topic is in the log now; True where a copy must bring the topic."""
+        topics = self._state.topics
+        if topic in topics.table or topic in self.unknown_topics or is_light_topic(topic):
+            return False
+        self.unknown_topics.add(topic)
+        return True
+
+    def make_unknown_topics(self) -> None:
+        """Make the topics that no copy brought: what was acknowledged in them must be readable."""
+        queues = self._store.queues()
+        for topic in self.unknown_topics:
+            ids = [queue_id for name, queue_id in queues if name == topic]
+            if ids:
+                log.warning(
+                    "the topic %s is known by its messages only: it has new settings", topic
+                )
+                self._state.topics.put(topic_of_queues(topic, ids))
 
     async def run_once(self) -> None:
         """Copy everything; a failure is logged once, and tried again with the next call."""
@@ -112,9 +135,11 @@ class MetadataCopy:
     async def copy(self) -> None:
         """Copy everything once; raises CometError where the master cannot be asked."""
         state, channel = self._state, await self._pool.channel(self.master_addr)
+        asked_for = set(self.unknown_topics)
         state.topics.take_over(
             await _ask(channel, RequestCode.GET_ALL_TOPIC_CONFIG, decode_topic_table)
         )
+        self.unknown_topics -= asked_for  # one that did not come was deleted
         commits = await self._copy_offsets(channel)
         await self._copy_delays(channel)
         state.groups.take_over(

@@ -97,6 +97,9 @@ class MasterRole:
         if (change := await self._peers.newer_master()) is not None:
             raise NewerMaster(change)
 
+    def topic_arrived(self, topic: str) -> None:
+        """A master knows all of its topics."""
+
     async def _look(self) -> None:
         if (change := await self._peers.newer_master()) is not None:
             self._keeper.change(change)
@@ -171,6 +174,11 @@ class SlaveRole:
     async def check(self) -> None:
         """A slave may always start: it looks at its master before it follows."""
 
+    def topic_arrived(self, topic: str) -> None:
+        """The log has a message of this topic: it is copied at once where it is new."""
+        if self.metadata.arrived(topic):
+            self._background.spawn(self.metadata.run_once(), name="copy of a new topic")
+
     async def _check_master(self) -> None:
         await self._peers.check_master(self.metadata.master_addr)
 
@@ -200,6 +208,7 @@ class SlaveRole:
     async def start(self) -> None:
         """Follow the master as soon as it is known."""
         self._keeper.on_news = self.client.look_again
+        self._keeper.before_promotion = self.metadata.make_unknown_topics
         self._background.every(1.0, self.client.run, name="copy of the log", first_s=0)
         self._background.every(PERIOD_S, self.metadata.run_once, name="copy of topics and offsets")
 
