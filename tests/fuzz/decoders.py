@@ -19,6 +19,7 @@ from cometmq.wire.bodies import (
     access,
     admin,
     broker,
+    epochs,
     group,
     heartbeat,
     lock,
@@ -64,6 +65,7 @@ BODIES: tuple[Callable[[bytes], object], ...] = (
     *(name_lists.decode_kv_table, name_lists.decode_consumer_list, name_lists.decode_topic_list),
     *(admin.decode_consumer_connections, admin.decode_topic_stats, admin.decode_consume_stats),
     *(admin.decode_running_info, admin.decode_directly_result, admin.decode_time_spans),
+    epochs.decode_epoch_status,
     *(broker.decode_producer_table, broker.decode_broker_figures, trace.decode_trace),
     offset.decode_stored_offsets,
 )

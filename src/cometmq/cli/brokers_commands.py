@@ -58,7 +58,7 @@ def replication(access: ClusterAccess, as_json: bool) -> None:
 
 @brokers.command()
 @_broker
-@click.option("--force", is_flag=True, help="Though the master answers, or another slave has more.")
+@click.option("--force", is_flag=True, help="Though the master answers.")
 @cluster_options
 @json_option
 def promote(access: ClusterAccess, as_json: bool, broker: str, force: bool) -> None:

@@ -46,6 +46,11 @@ class EpochStatus(NamedTuple):
     log_end: int
 
     @property
+    def reached(self) -> tuple[Epoch, ...]:
+        """The epochs that the log has come to; a slave knows others before it has copied them."""
+        return tuple(each for each in self.epochs if each.start <= self.log_end)
+
+    @property
     def is_master(self) -> bool:
         """Whether it takes writes."""
         return self.broker_id == 0

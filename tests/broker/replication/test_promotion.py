@@ -139,8 +139,10 @@ def test_another_slave_follows_the_promoted_one_and_what_it_alone_had_is_kept() 
             with pytest.raises(ClientError, match="bytes of the log more than"):
                 await admin.promote(slave.broker.address)
             assert not slave.is_master
-            await admin.promote(slave.broker.address, force=True)
+            await second.stop()
+            await admin.promote(slave.broker.address)
             await send(slave, b"3")
+            second = await brokers.serve(third, **OTHER_AT)
             await until(lambda: log_of(second) == log_of(slave))
             assert unreplicated(third) == [[b"at two"]]
             assert second.broker.settings.broker_id == 2
@@ -218,5 +220,22 @@ def test_a_topic_made_just_before_the_master_was_lost_is_there(is_copied: bool) 
             assert [each.body for each in await reader.drain("New", queue_id=2)] == [b"new"]
             queues = slave.broker.state.topics.table["New"].read_queue_nums
             assert queues == (4 if is_copied else 3)
+
+    run(scenario())
+
+
+def test_after_a_promotion_a_slave_with_a_fixed_address_follows_whom_name_servers_name() -> None:
+    async def scenario() -> None:
+        disk, other, third = new_disk(), new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            second = await brokers.serve(third, **OTHER_AT, ha_master_address="127.0.0.1:31001")
+            await until(lambda: end_of(second) == end_of(master))
+            await (await brokers.admin()).promote(slave.broker.address, force=True)
+            assert await send(master, b"alone") != [-1]
+            assert await send(slave, b"3") == [0]
+            await until(lambda: log_of(second) == log_of(slave))
+            await until(lambda: log_of(master) == log_of(slave))
+            assert b"alone" not in log_of(second)
 
     run(scenario())

@@ -118,7 +118,7 @@ class EpochKeeper:
             self._promote(number)
         elif header.master_address:
             self.on_news()
-        elif self._settings.is_slave:
+        else:  # a master promises, too: as a slave it keeps it
             self.promise(number)
             self.on_news()
         return Reply()

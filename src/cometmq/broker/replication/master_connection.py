@@ -31,6 +31,7 @@ class MasterConnection(asyncio.Protocol):
         self._is_asked = False
         self._problem: Exception | None = None
         self._transport: asyncio.Transport
+        self._is_made = self._is_closed = False
         self.follower = follower
         """What is decided about what the master sends."""
         self.ended: asyncio.Future[Exception | None] = self._loop.create_future()
@@ -44,7 +45,11 @@ class MasterConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for bytes: Apache's master sends nothing before."""
         self._transport = cast("asyncio.Transport", transport)
-        self._report(self.follower.next_offset)
+        self._is_made = True
+        if self._is_closed:
+            self._transport.abort()
+        else:
+            self._report(self.follower.next_offset)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Say why it ended."""
@@ -53,6 +58,8 @@ class MasterConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Compare or append what came; report it once it is safe."""
+        if self._is_closed:
+            return
         self._heard_s = self._loop.time()
         try:
             self.follower.take(self._decoder.feed(data))
@@ -71,8 +78,10 @@ class MasterConnection(asyncio.Protocol):
             self._report(self._reported)
 
     def close(self) -> None:
-        """Close the connection: this broker stops, or follows another master."""
-        self._transport.close()
+        """Take and report nothing more: this broker stops, or follows another master."""
+        self._is_closed = True
+        if self._is_made:
+            self._transport.close()
 
     def _end(self, problem: Exception) -> None:
         self._problem = self._problem or problem
@@ -90,7 +99,7 @@ class MasterConnection(asyncio.Protocol):
 
     def _is_safe(self, status: PutStatus) -> None:
         self._is_asked = False
-        if self._transport.is_closing():
+        if self._is_closed or self._transport.is_closing():
             return
         if status is PutStatus.SERVICE_NOT_AVAILABLE:
             self._end(StoreError("this broker's disk does not take what its master sends"))

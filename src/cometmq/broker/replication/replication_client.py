@@ -52,14 +52,19 @@ class ReplicationClient:
         self._silence_s = settings.ha_housekeeping_interval_ms / 1000
         self._wake = asyncio.Event()
         self._connection: MasterConnection | None = None
+        self._looks = 0
+        """How often the master was to be checked anew: what began before that is not followed."""
         self._logged = ""
         self.address = settings.ha_master_address
         """The master's haListenPort, "host:port"; empty: not known yet."""
         self._problem = "the master's address is not known yet"
         self.is_different = False
         """Whether the log holds other bytes than the master's: the slave must be rebuilt."""
-        self.check_master: Callable[[], Awaitable[None]] = _no_check
-        """Awaited before each connection; a CometError says why the master is not followed."""
+        self.check_master: Callable[[], Awaitable[str]] = _no_check
+        """Awaited before each connection: the replication address of the master that it checked.
+
+        Empty: `address` holds. A CometError says why the master is not followed.
+        """
         self.on_need: Callable[[], None] = _no_need
         """Called where the master cannot be reached: perhaps there is another one by now."""
 
@@ -91,6 +96,7 @@ class ReplicationClient:
 
     def look_again(self) -> None:
         """Check and follow the master anew: it may be another one."""
+        self._looks += 1
         self._wake.set()
         if self._connection is not None:
             self._connection.close()
@@ -117,27 +123,35 @@ class ReplicationClient:
     async def _follow_once(self) -> Exception | None:
         """Connect and follow until that ends; returns what ended it."""
         self._has_progressed = False
+        looks = self._looks
         if not self.address:
             return StoreError("the master's address is not known yet")
         try:
-            await self.check_master()
+            self.address = await self.check_master() or self.address
             follower = await self._new_follower()
             host, port = split_address(self.address)
             loop = asyncio.get_running_loop()
             context = self._tls.client if self._tls else None
             async with asyncio.timeout(CONNECT_S):
                 _, connection = await loop.create_connection(
-                    lambda: MasterConnection(self._store, follower), host, port, ssl=context
+                    lambda: self._new_connection(follower, looks), host, port, ssl=context
                 )
         except (CometError, OSError, TimeoutError) as problem:
+            self._connection = None
             return problem
-        self._connection = connection
         try:
             return await self._watch(connection)
         finally:
             self._connection = None
             self._has_progressed = not follower.is_comparing
             connection.close()
+
+    def _new_connection(self, follower: LogFollower, looks: int) -> MasterConnection:
+        connection = MasterConnection(self._store, follower)
+        self._connection = connection  # from here on `look_again` ends it
+        if looks != self._looks:
+            connection.close()
+        return connection
 
     async def _new_follower(self) -> LogFollower:
         """A follower that goes on at the end of what is safe of this log."""
@@ -179,8 +193,9 @@ class ReplicationClient:
             log.warning("the master is not followed: %s", text)
 
 
-async def _no_check() -> None:
+async def _no_check() -> str:
     """Any master is followed."""
+    return ""
 
 
 def _no_need() -> None:

@@ -17,7 +17,7 @@ from cometmq.broker.replication.replica_quorum import ReplicaQuorum
 from cometmq.broker.replication.replication_client import ReplicationClient
 from cometmq.broker.replication.replication_server import ReplicationServer
 from cometmq.errors import SettingsError
-from cometmq.model.replication import MasterStatus, ReplicationStatus, SlaveStatus
+from cometmq.model.replication import FIRST_EPOCH, MasterStatus, ReplicationStatus, SlaveStatus
 from cometmq.net.address import join_address
 from cometmq.net.endpoint import Endpoint
 from cometmq.net.handler import Reply
@@ -160,6 +160,8 @@ class SlaveRole:
     ) -> None:
         self._keeper = keeper
         self._peers = peers
+        self._ha_addr = ""
+        """The replication address of the master that name servers name."""
         self._has_fixed_address = bool(settings.ha_master_address)
         self._registration = registration
         self._background = BackgroundTasks("replication")
@@ -179,8 +181,12 @@ class SlaveRole:
         if self.metadata.arrived(topic):
             self._background.spawn(self.metadata.run_once(), name="copy of a new topic")
 
-    async def _check_master(self) -> None:
+    async def _check_master(self) -> str:
+        """Check the master that name servers name; after a promotion haMasterAddress is none."""
+        ha_addr = self._ha_addr
         await self._peers.check_master(self.metadata.master_addr)
+        knows_promotion = self._keeper.kept.promised > FIRST_EPOCH.number
+        return ha_addr if knows_promotion or not self._has_fixed_address else ""
 
     def is_following(self) -> bool:
         """Whether the master's log is being copied now."""
@@ -226,5 +232,7 @@ class SlaveRole:
         if said.master_addr and said.master_addr != self.metadata.master_addr:
             self.metadata.master_addr = said.master_addr
             self._background.spawn(self.metadata.run_once(), name="first copy of topics")
+        if said.master_addr:
+            self._ha_addr = said.ha_server_addr or ""
         if said.ha_server_addr and not self._has_fixed_address:
             self.client.follow(said.ha_server_addr)

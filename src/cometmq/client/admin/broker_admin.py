@@ -70,9 +70,9 @@ class AsyncBrokerAdmin(AdminSession):
 
         `broker`: the slave's address, or the name of brokers with one slave. What is the master
         already stays it. Every other slave that answers follows only the new master from then on,
-        and so does the former one when it is back. Raises ClientError where the master answers, or
-        another slave has more of the log; with `force` neither matters: what others have alone is
-        moved out of its log there. Raises BrokerError where it takes longer than `timeout_s`.
+        and so does the former one when it is back. Raises ClientError where the master answers,
+        unless with `force` (what it has alone is moved out of its log), and where another broker
+        that answers has more of the log. Raises BrokerError where it takes longer than `timeout_s`.
         """
         _check_broker(broker)
         return await SlavePromotion(self._running()).run(broker, timeout_s, force=force)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.errors import BrokerError, ClientError, CometError, RemotingError
 from cometmq.model.replication import Promotion
+from cometmq.rules.epochs import is_newer
 from cometmq.wire.bodies.epochs import decode_epoch_status
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
@@ -53,7 +54,7 @@ class SlavePromotion:
         number = 1 + max(
             max(status.epochs[-1].number, status.promised) for status in (before, *known.values())
         )
-        await self._hold(addr, known, number, force=force)
+        await self._hold(addr, known, number)
         await self._notify(addr, number, addr)
         return Promotion(addr, number, await self._wait(addr, number, timeout_s), silent)
 
@@ -92,21 +93,23 @@ class SlavePromotion:
         except RemotingError:
             return None
 
-    async def _hold(
-        self, addr: str, others: dict[str, EpochStatus], number: int, *, force: bool
-    ) -> None:
-        """Have the other slaves follow nobody; ClientError where one of them has more."""
-        slaves = [each for each, status in others.items() if not status.is_master]
-        for each in slaves:
+    async def _hold(self, addr: str, others: dict[str, EpochStatus], number: int) -> None:
+        """Have the others follow no older master; ClientError where one of them has more."""
+        for each in others:
             await self._notify(each, number)
         mine = await self.status(addr)
-        for each in slaves:
+        for each in others:
             theirs = await self.status(each)
+            if is_newer(theirs.reached, mine.reached):
+                raise ClientError(
+                    f"{addr} has not copied the log up to epoch {theirs.reached[-1].number}, and "
+                    f"{each} has: promote one that has, or wait"
+                )
             more = theirs.log_end - mine.log_end
-            if (theirs.epochs[-1][:3], more) > (mine.epochs[-1][:3], 0) and not force:
+            if more > 0 and not theirs.is_master and not is_newer(mine.reached, theirs.reached):
                 raise ClientError(
                     f"the slave at {each} has {more} bytes of the log more than the one at {addr}: "
-                    "promote that one"
+                    "promote that one, or stop it first"
                 )
 
     async def _notify(self, addr: str, number: int, master: str | None = None) -> None:

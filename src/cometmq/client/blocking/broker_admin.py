@@ -49,9 +49,9 @@ class BrokerAdmin:
 
         `broker`: the slave's address, or the name of brokers with one slave. What is the master
         already stays it. Every other slave that answers follows only the new master from then on,
-        and so does the former one when it is back. Raises ClientError where the master answers, or
-        another slave has more of the log; with `force` neither matters: what others have alone is
-        moved out of its log there. Raises BrokerError where it takes longer than `timeout_s`.
+        and so does the former one when it is back. Raises ClientError where the master answers,
+        unless with `force` (what it has alone is moved out of its log), and where another broker
+        that answers has more of the log. Raises BrokerError where it takes longer than `timeout_s`.
         """
         return self._bridge.call(self._inner.promote(broker, force=force, timeout_s=timeout_s))
 

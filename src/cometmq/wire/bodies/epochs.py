@@ -34,13 +34,16 @@ def encode_epoch_status(status: EpochStatus, cluster: str, broker: str) -> bytes
 
 
 def decode_epoch_status(data: bytes) -> EpochStatus:
-    """Read that answer; ProtocolError where it has no epoch, or one that is none of ours."""
+    """Read that answer; ProtocolError where it has no epochs from byte 0 on, in their order."""
     obj = json_fields.load_object(data)
+    log_end = json_fields.number(obj, "maxOffset")
+    if log_end < 0:
+        raise ProtocolError(f"a log that ends at {log_end}")
     return EpochStatus(
         json_fields.number(obj, "brokerId"),
         epochs_of(obj, "epochList"),
         json_fields.number(obj, "promised"),
-        json_fields.number(obj, "maxOffset"),
+        log_end,
     )
 
 
@@ -58,7 +61,7 @@ def epochs_of(obj: json_fields.Json, name: str) -> tuple[Epoch, ...]:
     """The epochs under this name, in order; ProtocolError: there is none, or they cannot be."""
     found = tuple(json_fields.items(obj, name, _epoch_of))
     numbers, starts = [each.number for each in found], [each.start for each in found]
-    if not found or sorted(set(numbers)) != numbers or sorted(starts) != starts or min(starts) < 0:
+    if not found or sorted(set(numbers)) != numbers or sorted(starts) != starts or starts[0]:
         raise ProtocolError(f"{name} is no list of epochs in their order")
     return found
 

@@ -1,0 +1,82 @@
+"""Slaves are promoted while all fails: nothing answered is lost, and one master is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.replication import failing_group
+from broker.replication.failing_group import run_seeds
+from cometmq.broker.replication.epoch_keeper import EpochKeeper
+from cometmq.broker.replication.epoch_peers import EpochPeers
+from cometmq.broker.replication.replication_client import ReplicationClient
+from oracle_runs import record_run
+
+if TYPE_CHECKING:
+    from cometmq.broker.replication.log_follower import LogFollower
+    from cometmq.broker.replication.master_connection import MasterConnection
+    from cometmq.model.replication import EpochStatus
+
+SEEDS, MANY, PARTS = 50, 100_000, 20
+FOUND_WITHIN = 400
+
+
+def test_what_is_answered_survives_promotions() -> None:
+    counts = run_seeds(range(SEEDS))
+    assert counts["PUT_OK"] > 200
+    assert min(counts[what] for what in ("promotions", "cut", "crash", "part")) > 15
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_is_answered_survives_promotions_from_many_seeds(part: int) -> None:
+    counts = run_seeds(range(part * MANY // PARTS, (part + 1) * MANY // PARTS))
+    record_run(
+        "promotions",
+        str(part),
+        replay="pytest -m slow tests/broker/replication/test_simulated_promotions.py",
+        seeds=MANY // PARTS,
+        promotions=counts["promotions"],
+        logs_cut=counts["cut"],
+        answered_ok=counts["PUT_OK"],
+    )
+
+
+def test_a_slave_that_forgets_its_promise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EpochKeeper, "promise", lambda _keeper, _number: None)
+    with pytest.raises(AssertionError, match="the new master has it not"):
+        run_seeds(range(FOUND_WITHIN))
+
+
+def test_a_slave_that_follows_whom_it_checked_before_its_promise_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_a_second_look(
+        client: ReplicationClient, follower: LogFollower, _looks: int
+    ) -> MasterConnection:
+        return new_connection(client, follower, client._looks)
+
+    new_connection = ReplicationClient._new_connection
+    monkeypatch.setattr(ReplicationClient, "_new_connection", without_a_second_look)
+    with pytest.raises(AssertionError, match="the new master has it not"):
+        run_seeds(range(FOUND_WITHIN))
+
+
+def test_a_slave_that_keeps_what_it_alone_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def adopt(peers: EpochPeers, _end: int, theirs: EpochStatus) -> None:
+        peers._keeper.adopt(theirs.epochs)
+
+    monkeypatch.setattr(EpochPeers, "_part", adopt)
+    with pytest.raises(AssertionError):
+        run_seeds(range(FOUND_WITHIN))
+
+
+def test_a_master_that_looks_for_no_newer_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_other(_peers: EpochPeers) -> None:
+        return None
+
+    monkeypatch.setattr(failing_group.Peers, "newer_master", no_other)
+    with pytest.raises(AssertionError, match="masters"):
+        run_seeds(range(FOUND_WITHIN))
