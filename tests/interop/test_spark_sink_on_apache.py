@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,13 +75,17 @@ def test_a_frame_is_read_back_with_every_column_and_keys_in_order(
     assert all(numbers == sorted(numbers) for numbers in of_key.values())
 
 
-def test_delayed_rows_arrive_after_the_others(small: ApacheCluster, spark: SparkSession) -> None:
+def test_delayed_rows_arrive_when_their_delay_is_over(
+    small: ApacheCluster, spark: SparkSession
+) -> None:
     where = make(small, "SinkDelays")
     delay = "if(id % 10 = 0, 5, 0) AS delay_level"  # level 5 is 2 s in these tests
     save(spark.range(100).selectExpr("cast(id as string) AS body", delay), where)
-    assert load(spark, where).count() == 90
-    until(lambda: load(spark, where).count() == 100, 60)
-    assert {int(row.body) for row in load(spark, where).collect()} == set(range(100))
+    until(lambda: load(spark, where).count() == 100, 120)
+    rows = load(spark, where).collect()
+    assert {int(row.body) for row in rows} == set(range(100))
+    waited = [row.store_ts - row.born_ts for row in rows if int(row.body) % 10 == 0]
+    assert min(waited) >= timedelta(seconds=2)
 
 
 def test_what_the_broker_refuses_goes_to_the_table_and_the_rest_of_its_batch_does_not(
