@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq import MessageExt
 
 ROWS, SIZE, TOPIC, BATCH_MOST = 400_000, 128, "Handled", 100_000
-MOST_S = 600
+ATTEMPTS, MOST_S = 3, 600
 ORDERS = {"concurrent": "none", "in order by queue": "queue"}
 _numbers = itertools.count()
 
@@ -49,9 +49,11 @@ def pushed(rows: int, namesrv: str, order: str) -> None:
                 is_done.set()
 
     group = f"pushed{next(_numbers)}"
-    with PushConsumer(group, namesrv=namesrv, consume_from="first", order=order) as consumer:
-        consumer.subscribe(TOPIC, "*", handler)
-        consumer.start()
+    consumer = PushConsumer(
+        group, namesrv=namesrv, consume_from="first", order=order, max_attempts=ATTEMPTS
+    )
+    consumer.subscribe(TOPIC, "*", handler)
+    with consumer:
         if not is_done.wait(MOST_S):
             raise SystemExit(f"bench: the push consumer does not get on, {next(left)} are left")
 
@@ -68,6 +70,7 @@ def listened(spark: SparkSession, rows: int, namesrv: str, order: str) -> None:
             namesrv=namesrv,
             consume_from="first",
             order=order,
+            max_attempts=ATTEMPTS,
             checkpoint=place,
             trigger={"availableNow": True},
             source={"maxOffsetsPerTrigger": str(BATCH_MOST)},

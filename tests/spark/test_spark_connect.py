@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spark.standalone import StandaloneCluster
 
 PROGRAM = Path(__file__).with_name("connect_write.py")
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 def run(arguments: list[str], place: Path) -> None:
@@ -38,7 +38,7 @@ def run(arguments: list[str], place: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from spark.live import Live
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2000)]
 PROGRAM = Path(__file__).with_name("listen_program.py")
 CLUSTER = "local-cluster[2,1,1024]"
-WAIT_S = 300
+WAIT_S = 900
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from spark.live import Live
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1300)]
 
 
 def send(live: Live, numbers: range) -> None:
@@ -49,7 +49,7 @@ def run(project: Path) -> None:
         env=environment(MASTER, **more),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
