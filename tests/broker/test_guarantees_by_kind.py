@@ -64,7 +64,25 @@ async def send_each_kind(client: Client, when: str) -> None:
     assert (await send_back(client, record, delayLevel=-1)).code == 0
 
 
-async def crashed(store: StoreSettings, disk: SimFiles, crash: str) -> None:
+async def refused_each_kind(client: Client) -> dict[str, int]:
+    """The answers to one message of each kind."""
+    record = (await client.drain("T", queue_id=1))[-1]
+    item = message_batch.encode([BatchItem(0, b"batch refused", b"UNIQ_KEY\x01K\x02")])
+    header = send_header("T", batch=True)
+    send_oneway(client, "one-way refused")
+    halves = {"properties": {"TRAN_MSG": "true", "PGROUP": "PG"}, "sys_flag": 4}
+    later = {"properties": {"TIMER_DELAY_MS": "2000"}}
+    return {
+        "send": (await client.send("T", b"send refused")).code,
+        "half": (await client.send("T", b"half refused", **halves)).code,
+        "delayed": (await client.send("T", b"delayed refused", properties={"DELAY": "1"})).code,
+        "timed": (await client.send("T", b"timed refused", **later)).code,
+        "batch": (await client.call(RequestCode.SEND_BATCH_MESSAGE, header, item)).code,
+        "dead": (await send_back(client, record, delayLevel=-1)).code,
+    }
+
+
+async def crashed(store: StoreSettings, disk: SimFiles, crash: str, *, lies: bool = False) -> None:
     """A broker that has each kind twice, of long ago and of just now, crashes."""
     broker = new_broker(store, disk=disk)
     await broker.start()
@@ -73,6 +91,7 @@ async def crashed(store: StoreSettings, disk: SimFiles, crash: str) -> None:
     await client.beat("CG", "T")
     await send_each_kind(client, "before")
     await asyncio.sleep(SAFE_S)
+    disk.syncs = not lies
     await send_each_kind(client, "now")
     getattr(disk, crash)()
 
@@ -141,6 +160,50 @@ def test_a_crash_takes_the_commits_of_the_last_five_seconds(
         async with running(store, disk=disk) as harness:
             answer = await (await harness.client()).committed()
             assert answer.ext["offset"] == "3"
+
+    run(scenario())
+
+
+def test_under_sync_flush_a_disk_that_lies_takes_as_much_as_under_async_flush() -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        await crashed(SYNC, disk, "power_cut", lies=True)
+        found = await found_again(SYNC, disk)
+        for kind in KINDS:
+            assert found[f"{kind} before"] == 1, kind
+            assert found[f"{kind} now"] <= 1, kind
+        assert sum(found.values()) < 2 * len(KINDS), "this disk had not everything"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("store", [ASYNC, SYNC], ids=["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("trouble", ["full", "flush fails"])
+def test_a_disk_in_trouble_refuses_each_kind_and_keeps_what_was_answered(
+    store: StoreSettings, trouble: str
+) -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        broker = new_broker(store, disk=disk)
+        await broker.start()
+        client = await Harness(broker).client()
+        await make_topic(Harness(broker))
+        await client.beat("CG", "T")
+        await send_each_kind(client, "before")
+        await asyncio.sleep(SAFE_S)
+        if trouble == "full":
+            disk.room = 0
+        else:
+            disk.sync_error = OSError("the disk is broken")
+            await client.send("T", b"noticed")
+            await asyncio.sleep(SAFE_S)
+        answers = await refused_each_kind(client)
+        assert 0 not in answers.values(), answers
+        disk.room = disk.sync_error = None
+        disk.kill()
+        found = await found_again(store, disk)
+        found.pop("noticed", None)
+        assert found == dict.fromkeys([f"{kind} before" for kind in KINDS], 1)
 
     run(scenario())
 
