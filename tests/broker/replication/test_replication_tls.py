@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,23 +28,32 @@ SYNC: dict[str, Any] = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2}
 SLAVE: dict[str, Any] = {"broker_role": "SLAVE", "broker_id": 1}
 
 
-def tls(mode: str, enable: str = "") -> TlsSettings:
+def tls(mode: str, enable: str = "", *, asks: bool = False) -> TlsSettings:
+    """Settings of a broker; one that `asks` speaks to those alone whom our authority knows."""
     found = certificates()
+    asked: dict[str, Any] = {
+        "server_need_client_auth": "require",
+        "server_auth_client": True,
+        "server_trust_cert_path": str(found.ours.cert),
+        "client_cert_path": str(found.client[0]),
+        "client_key_path": str(found.client[1]),
+    }
     return TlsSettings(
         server_mode=mode,
         server_cert_path=str(found.server[0]),
         server_key_path=str(found.server[1]),
         client_trust_cert_path=str(found.ours.cert),
         enable=enable,
+        **(asked if asks else {}),
     )
 
 
-async def answer_to_a_plain_slave(addr: str) -> bytes:
-    """What the replication port says to who reports in without TLS."""
-    reader, writer = await asyncio.open_connection(*split_address(addr))
+async def answer_to_a_stranger(addr: str, context: ssl.SSLContext | None = None) -> bytes:
+    """What the replication port says to who reports in without TLS, or by this context."""
+    reader, writer = await asyncio.open_connection(*split_address(addr), ssl=context)
     writer.write(encode_report(0))
     found = b""
-    with suppress(ConnectionError, TimeoutError):
+    with suppress(ConnectionError, TimeoutError, ssl.SSLError):
         async with asyncio.timeout(10):
             found = await reader.read(1)
     writer.close()
@@ -53,9 +63,17 @@ async def answer_to_a_plain_slave(addr: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("mode", "slave_uses_tls"), [(ENFORCING, True), (PERMISSIVE, True), (PERMISSIVE, False)]
+    ("mode", "slave_uses_tls", "asks"),
+    [
+        (ENFORCING, True, False),
+        (ENFORCING, True, True),
+        (PERMISSIVE, True, False),
+        (PERMISSIVE, False, False),
+    ],
 )
-def test_a_sync_master_has_its_copy_by_tls(tmp_path: Path, mode: str, slave_uses_tls: bool) -> None:
+def test_a_sync_master_has_its_copy_by_tls(
+    tmp_path: Path, mode: str, slave_uses_tls: bool, asks: bool
+) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             names = NameServer.open(
@@ -72,12 +90,13 @@ def test_a_sync_master_has_its_copy_by_tls(tmp_path: Path, mode: str, slave_uses
                         namesrv_addr=names.address, **settings,
                     ),
                     SMALL_STORE,
-                    tls=tls(mode, uses_tls),
+                    tls=tls(mode, uses_tls, asks=asks),
                 )  # fmt: skip
                 await broker.start()
                 stack.push_async_callback(broker.stop)
                 brokers.append(broker)
-            context = certificates().ours.client()
+            found = certificates()
+            context = found.ours.client(*(found.client if asks else ()))
             async with AsyncProducer("P", namesrv=names.address, tls=context) as producer:
                 for number in range(5):
                     sent = await producer.send(Message("T", b"%d" % number))
@@ -85,6 +104,8 @@ def test_a_sync_master_has_its_copy_by_tls(tmp_path: Path, mode: str, slave_uses
             master, slave = brokers
             assert slave.store.max_phy_offset == master.store.max_phy_offset > 0
             ha = f"127.0.0.1:{master._replication.port}"  # type: ignore[union-attr]
-            assert bool(await answer_to_a_plain_slave(ha)) == (mode == PERMISSIVE)
+            assert bool(await answer_to_a_stranger(ha)) == (mode == PERMISSIVE)
+            if mode == ENFORCING:
+                assert bool(await answer_to_a_stranger(ha, found.ours.client())) != asks
 
     run(scenario())
