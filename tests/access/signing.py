@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from broker.commands import Harness
+    from cometmq.net.connection import Connection
     from cometmq.wire.command import Command
+    from cometmq.wire.frame import Frame
     from cometmq.wire.headers.base import Header
 
 ROOT = Credentials("root", "root-of-many")
@@ -63,6 +65,20 @@ async def guarded(access: AccessSettings = GUARDED, **more: Any) -> AsyncIterato
     """A broker in memory that asks for signatures and rights."""
     async with running(access=access, **more) as harness:
         yield harness
+
+
+def slow_frames(harness: Harness) -> list[Frame]:
+    """Grows by each request that no fast path of the broker takes from now on."""
+    seen: list[Frame] = []
+    server = harness.broker._server
+    answer = server.answer
+
+    def noted(frame: Frame, connection: Connection) -> None:
+        seen.append(frame)
+        answer(frame, connection)
+
+    server.answer = noted
+    return seen
 
 
 async def as_root(harness: Harness) -> Signer:

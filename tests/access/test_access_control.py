@@ -15,6 +15,7 @@ from access.signing import (
     give_rights,
     guarded,
     signer,
+    slow_frames,
 )
 from broker.commands import heartbeat, make_topic, send_header
 from broker.harness import run
@@ -31,8 +32,6 @@ from cometmq.wire.request_signature import add_signature
 
 if TYPE_CHECKING:
     import pytest
-
-    from cometmq.wire.frame import Frame
 
 REFUSED = ResponseCode.NO_PERMISSION
 
@@ -92,13 +91,7 @@ def test_signed_sends_of_one_kind_take_the_fast_path_and_no_other_does() -> None
             user = await as_user(harness)
             await make_topic(harness)
             await give_rights(await as_root(harness), entry("Topic:T", "Pub"))
-            slow: list[Frame] = []
-            server = harness.broker._server
-            answer = server.answer
-            server.answer = lambda frame, connection: (
-                slow.append(frame),
-                answer(frame, connection),
-            )[1]
+            slow = slow_frames(harness)
             user = await as_user(harness)
             for _ in range(8):
                 assert (await user.send("T")).code == 0

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.in_process import Commands
+from cometmq import Admin
 from cometmq.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -23,3 +25,16 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalC
 def namesrv(running_cluster: LocalCluster) -> str:
     """The address of its name server."""
     return running_cluster.namesrv
+
+
+@pytest.fixture
+def cometmq(namesrv: str) -> Commands:
+    """Runs commands at it, in this process."""
+    return Commands(namesrv)
+
+
+@pytest.fixture
+def admin(namesrv: str) -> Iterator[Admin]:
+    """Administers it."""
+    with Admin(namesrv=namesrv) as started:
+        yield started

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.in_process import Commands
 from cli.shell import COMMAND
 from client.short_delay_cluster import until
 from cometmq import Message, Producer
 
 if TYPE_CHECKING:
+    from cli.in_process import Commands
     from cometmq.testing.cluster import LocalCluster
-
-
-@pytest.fixture
-def cometmq(namesrv: str) -> Commands:
-    return Commands(namesrv)
 
 
 @pytest.fixture

@@ -9,25 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.in_process import Commands
 from client.short_delay_cluster import until
 from cometmq import Admin, Message, MessageQueue, Producer, PushConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from cli.in_process import Commands
 
 _numbers = count()
-
-
-@pytest.fixture
-def cometmq(namesrv: str) -> Commands:
-    return Commands(namesrv)
-
-
-@pytest.fixture
-def admin(namesrv: str) -> Iterator[Admin]:
-    with Admin(namesrv=namesrv) as started:
-        yield started
 
 
 @pytest.fixture

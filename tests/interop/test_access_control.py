@@ -237,46 +237,27 @@ def test_java_clients_without_the_right_are_refused(
         java_program(keys, "send", ann.namesrv, topic, "SignedProducer", 1)
 
 
-def test_go_clients_that_sign_send_and_receive(
-    go_program: Run, ann: LocalCluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("language", "name"), [("go", "SignedGo"), ("node", "SignedNode"), ("cpp", "SignedCpp")]
+)
+def test_clients_of_other_languages_that_sign_send_and_receive(
+    request: pytest.FixtureRequest,
+    ann: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    language: str,
+    name: str,
 ) -> None:
+    """Those of Go and Node.js, and the older library of Python, which is the one of C++."""
+    program: Run = request.getfixturevalue(f"{language}_program")
     monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", USER)
     monkeypatch.setenv("ROCKETMQ_SECRET_KEY", USER_SECRET)
-    sent = go_program("send", ann.namesrv, "SignedGo", "SignedGoProducer", COUNT)
-    assert len(sent) == COUNT
-    got = go_program("consume", ann.namesrv, "SignedGo", "SignedGoReader", COUNT)
-    assert len([line for line in got if line.startswith("GOT")]) == COUNT
-    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong")
-    with pytest.raises(AssertionError):
-        go_program("send", ann.namesrv, "SignedGo", "SignedGoProducer", 1)
-
-
-def test_node_clients_that_sign_send_and_receive(
-    node_program: Run, ann: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", USER)
-    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", USER_SECRET)
-    sent = node_program("send", ann.namesrv, "SignedNode", "SignedNodeProducer", COUNT)
-    assert len(sent) == COUNT
-    got = node_program("consume", ann.namesrv, "SignedNode", "SignedNodeReader", COUNT)
-    assert len([line for line in got if line.startswith("GOT")]) == COUNT
-    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong")
-    with pytest.raises(AssertionError):
-        node_program("send", ann.namesrv, "SignedNode", "SignedNodeProducer", 1)
-
-
-def test_clients_of_the_older_python_library_that_sign_send_and_receive(
-    cpp_program: Run, ann: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", USER)
-    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", USER_SECRET)
-    sent = cpp_program("send", ann.namesrv, "SignedCpp", "SignedCppProducer", COUNT)
+    sent = program("send", ann.namesrv, name, f"{name}Producer", COUNT)
     assert len([line for line in sent if line.startswith("SENT")]) == COUNT
-    got = cpp_program("consume", ann.namesrv, "SignedCpp", "SignedCppReader", COUNT)
+    got = program("consume", ann.namesrv, name, f"{name}Reader", COUNT)
     assert len([line for line in got if line.startswith("GOT")]) == COUNT
     monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong")
     with pytest.raises(AssertionError):
-        cpp_program("send", ann.namesrv, "SignedCpp", "SignedCppProducer", 1)
+        program("send", ann.namesrv, name, f"{name}Producer", 1)
 
 
 def test_spark_writes_and_reads_with_keys_and_is_refused_without(

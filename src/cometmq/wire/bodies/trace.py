@@ -100,25 +100,19 @@ def decode_trace(body: bytes) -> list[TraceEvent]:
 
 
 def _sent_of(fields: list[str]) -> TraceEvent:
-    _, at, _, group, topic, msg_id, tags, keys, host, _, cost, _, _, is_ok, *_ = fields
-    return TraceEvent(
-        "sent",
-        at_ms=_number(at),
-        group=group,
-        msg_id=msg_id,
-        topic=topic,
-        tags=tags,
-        keys=keys,
-        store_host=host,
-        cost_ms=_number(cost),
-        is_ok=is_ok != "false",
-    )
+    found = _of_message("sent", fields)
+    return found._replace(cost_ms=_number(fields[10]), is_ok=fields[13] != "false")
 
 
 def _ended_of(fields: list[str]) -> TraceEvent:
-    _, at, _, group, topic, msg_id, tags, keys, host, _, _, state, *_ = fields
+    return _of_message("ended", fields)._replace(state=fields[11])
+
+
+def _of_message(kind: str, fields: list[str]) -> TraceEvent:
+    """What the records of a send and of the end of a transaction have in common."""
+    _, at, _, group, topic, msg_id, tags, keys, host, *_ = fields
     return TraceEvent(
-        "ended",
+        kind,
         at_ms=_number(at),
         group=group,
         msg_id=msg_id,
@@ -126,7 +120,6 @@ def _ended_of(fields: list[str]) -> TraceEvent:
         tags=tags,
         keys=keys,
         store_host=host,
-        state=state,
     )
 
 
