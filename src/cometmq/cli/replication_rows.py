@@ -9,8 +9,10 @@ from cometmq.errors import BrokerError, ProtocolError, RemotingError
 if TYPE_CHECKING:
     from cometmq.client.admin.async_admin import AsyncAdmin
 
-REPLICATION_HEAD = ("broker", "id", "address", "copy", "log end", "lag bytes", "lag s", "state")
-_CELLS = ("broker", "broker_id", "addr", "copy", "log_end", "lag_bytes", "lag_s", "state")
+REPLICATION_HEAD = (
+    "broker", "id", "address", "epoch", "copy", "log end", "lag bytes", "lag s", "state",
+)  # fmt: skip
+_CELLS = ("broker", "broker_id", "addr", "epoch", "copy", "log_end", "lag_bytes", "lag_s", "state")
 
 
 async def replication_rows(admin: AsyncAdmin) -> list[dict[str, object]]:
@@ -18,8 +20,18 @@ async def replication_rows(admin: AsyncAdmin) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, data in sorted((await admin.clusters()).broker_addr_table.items()):
         for number, addr in sorted(data.broker_addrs.items()):
-            rows += await _rows(admin, {"broker": name, "broker_id": number, "addr": addr})
+            epoch = await _epoch(admin, addr)
+            place = {"broker": name, "broker_id": number, "addr": addr, "epoch": epoch}
+            rows += await _rows(admin, place)
     return rows
+
+
+async def _epoch(admin: AsyncAdmin, addr: str) -> int | None:
+    """The newest epoch that a broker knows; None where it knows none, as Apache's."""
+    try:
+        return (await admin.epochs(addr)).epochs[-1].number
+    except (RemotingError, BrokerError, ProtocolError):
+        return None
 
 
 async def _rows(admin: AsyncAdmin, place: dict[str, object]) -> list[dict[str, object]]:
@@ -47,4 +59,4 @@ async def _rows(admin: AsyncAdmin, place: dict[str, object]) -> list[dict[str, o
 
 def replication_row(row: dict[str, object]) -> list[object]:
     """The cells of one line."""
-    return [row.get(name, "-") for name in _CELLS]
+    return ["-" if row.get(name) is None else row[name] for name in _CELLS]

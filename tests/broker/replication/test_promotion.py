@@ -10,6 +10,7 @@ import pytest
 from broker.commands import records
 from broker.harness import STORE, new_disk, run
 from broker.replication.broker_pair import SLAVE, SYNC, Served, commit, end_of, pair, until
+from cometmq.cli.replication_rows import replication_row, replication_rows
 from cometmq.errors import ClientError
 from cometmq.store.recovery.unreplicated import UnreplicatedFiles
 from cometmq.wire.codes import ResponseCode
@@ -100,6 +101,9 @@ def test_a_master_that_runs_on_steps_down_once_it_hears_of_a_promotion() -> None
             assert slave.is_master
             assert await send(slave, b"3") == [0]
             await until(lambda: log_of(master) == log_of(slave))
+            rows = await replication_rows(admin)
+            assert [(row["broker_id"], row["epoch"]) for row in rows] == [(0, 2), (1, 2)]
+            assert replication_row(rows[0])[3] == 2
             again = await admin.promote(slave.broker.address)
             assert again.epoch == 2
 
@@ -212,9 +216,9 @@ def test_a_topic_made_just_before_the_master_was_lost_is_there(is_copied: bool) 
             if not is_copied:
                 metadata.master_addr = ""  # the master answers nothing any more
             await client.send("New", b"new", queue_id=2)
-            await until(lambda: end_of(slave) == end_of(master))
+            table = slave.broker.state.topics.table
+            await until(lambda: end_of(slave) == end_of(master) and is_copied == ("New" in table))
             await master.stop()
-            assert ("New" in slave.broker.state.topics.table) == is_copied
             await (await brokers.admin()).promote("b0")
             reader = await slave.client()
             assert [each.body for each in await reader.drain("New", queue_id=2)] == [b"new"]
