@@ -14,6 +14,7 @@ from zlib import compress, crc32
 
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.rules.filters.sql92_parser import evaluator_of, parse
+from cometmq.store.timers import timer_counts
 from cometmq.wire import fastjson, header_json, header_rocketmq, replication
 from cometmq.wire.bodies import (
     access,
@@ -23,6 +24,7 @@ from cometmq.wire.bodies import (
     group,
     heartbeat,
     lock,
+    member_work,
     name_lists,
     offset,
     route,
@@ -68,6 +70,8 @@ BODIES: tuple[Callable[[bytes], object], ...] = (
     epochs.decode_epoch_status,
     *(broker.decode_producer_table, broker.decode_broker_figures, trace.decode_trace),
     offset.decode_stored_offsets,
+    timer_counts.decode_counts,
+    lambda data: member_work.decode_work(data.decode("utf-8", "replace")),
 )
 KEYS = (b"TAGS", b"UNIQ_KEY", b"KEYS", b"a")
 Find = Callable[[bytes, bytes], bytes | None]

@@ -141,7 +141,15 @@ def test_a_frequent_key_is_always_kept(keys: list[str]) -> None:
     shares = counted.shares(4)
     for key in set(keys):
         if keys.count(key) > len(keys) / 4:
-            assert shares[key] >= round(keys.count(key) / len(keys), 3)
+            assert shares[key] <= round(keys.count(key) / len(keys), 3)
+
+
+def test_a_hot_key_shows_its_share_and_rare_ones_show_little() -> None:
+    counted = FrequentKeys()
+    counted.add("hot" if number % 5 else f"k{number}" for number in range(4_000))
+    shares = counted.shares(2)
+    assert shares["hot"] == 0.8
+    assert max(share for key, share in shares.items() if key != "hot") < 0.01
 
 
 def test_old_keys_fade_and_memory_is_bounded() -> None:
@@ -152,3 +160,4 @@ def test_old_keys_fade_and_memory_is_bounded() -> None:
     shares = counted.shares(100)
     assert len(shares) == 8
     assert next(iter(shares)) == "new"
+    assert shares["new"] > 0.3

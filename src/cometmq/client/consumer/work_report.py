@@ -29,6 +29,8 @@ SAMPLE_S = 1.0
 QUEUES_A_SAMPLE, KEYS_A_QUEUE = 8, 128
 """Queues whose keys are looked at in one sample, one after the other, and keys of each."""
 _KEYS_SHOWN = 3
+_KEYS_LEAST = 64
+"""Of fewer keys no share is given: it would mean little."""
 
 process_cpu_s = time.process_time
 """What this process has computed, seconds; tests put a clock of their own here."""
@@ -116,6 +118,6 @@ class WorkReport:
             cached=assigned.window.count,
             limited_s=dict(assigned.limited_s),
             blocked=blocked,
-            keys=keys.shares(_KEYS_SHOWN) if keys is not None else {},
+            keys=keys.shares(_KEYS_SHOWN) if keys and keys.total >= _KEYS_LEAST else {},
             lanes=self._strategy.waiting_keys(assigned, 1)[1],
         )

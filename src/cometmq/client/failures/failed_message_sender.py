@@ -45,6 +45,14 @@ _BROKERS_BYTES = 120
 """What a broker may write besides its region and its cluster: other pairs and the checksum."""
 _LEVELS = DelayLevels.parse("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
 """RocketMQ's table; a broker may have another, which clients do not learn."""
+_OF_TIMERS = (
+    "TIMER_OUT_MS",
+    "TIMER_DELIVER_MS",
+    "TIMER_DELAY_SEC",
+    "TIMER_ENQUEUE_MS",
+    "TIMER_DEQUEUE_MS",
+    "TIMER_ROLL_TIMES",
+)
 _DROPPED = (Property.TRAN_MSG, Property.DELAY, Property.WAIT, Property.DLQ_DIVERTED)
 
 
@@ -77,22 +85,43 @@ class FailedMessageSender:
         delay_level: int,
         reason: str,
         times_max: int | None = None,
+        after_s: float | None = None,
     ) -> bool:
         """Have the broker deliver the message again; False when no broker took it back.
+
+        `after_s`: not by a level but after so many seconds, where brokers have timers.
 
         The broker decides whether it is a dead letter now; when it refuses, we do. A damaged one is
         one now. `times_max` is its maximum of repeats; None: that of the group.
         """
         if message.is_damaged:  # a copy would get a checksum of its own, and look whole
             return await self.send_dead_letter(message, reason, message.reconsume_times)
-        is_taken = await self._send_back(message, queue, delay_level, reason, times_max)
+        level = retry_delay_level(delay_level, message.reconsume_times)
+        delay_s = _LEVELS.delay_ms(max(level, 1)) / 1000
+        is_taken = False
+        if after_s is not None:
+            delay_level, delay_s = _LEVELS.nearest(int(after_s * 1000)), after_s
+            is_taken = await self._send_by_timer(message, after_s, times_max)
+        is_taken = is_taken or await self._send_back(message, queue, delay_level, reason, times_max)
         if is_taken:
             self.sent_back += 1
-            level = retry_delay_level(delay_level, message.reconsume_times)
-            self.sent_back_delay_s += _LEVELS.delay_ms(max(level, 1)) / 1000
+            self.sent_back_delay_s += delay_s
         else:
             self.not_sent_back += 1
         return is_taken
+
+    async def _send_by_timer(
+        self, message: MessageExt, after_s: float, times_max: int | None
+    ) -> bool:
+        """Send it to the retry topic with a time of its own; False where no broker takes that."""
+        times_max = self._times_max if times_max is None else times_max
+        if attempts_exhausted(message.reconsume_times, times_max):
+            return False  # the broker makes it a dead letter
+        pairs = self._retry_pairs(message, times_max)
+        for name in _OF_TIMERS:  # it may have come at a time of its own itself
+            pairs.pop(name, None)
+        pairs[Property.TIMER_DELAY_MS] = str(int(after_s * 1000))
+        return await self._send(message, pairs)
 
     async def _send_back(
         self,

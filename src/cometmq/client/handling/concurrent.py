@@ -259,11 +259,16 @@ class ConcurrentStrategy:
         policy = self._failure_actions.policy_of(
             self._subscriptions.subscription_of(message.topic), outcome
         )
+        after_s = outcome.after_s
         if policy is None:
-            return await self._failed_sender.send_back(message, queue, level, reason)
+            return await self._failed_sender.send_back(
+                message, queue, level, reason, after_s=after_s
+            )
         decision = decide(policy, message.reconsume_times + 1, 0, is_outage=False)
         if decision.action is FailureAction.NONE:
-            return await self._failed_sender.send_back(message, queue, level, reason, UNLIMITED)
+            return await self._failed_sender.send_back(
+                message, queue, level, reason, UNLIMITED, after_s=after_s
+            )
         return await self._failure_actions.apply(assigned, message, decision, outcome)
 
     async def _retry_in_place(self, assigned: AssignedQueue, message: MessageExt) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from inspect import iscoroutinefunction
 from typing import NamedTuple
 
+from cometmq.client.session.client_options import check_seconds
 from cometmq.errors import InvalidMessage, SettingsError
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
@@ -35,8 +36,10 @@ class RetryLater(Exception):
     """Raised by a handler: deliver these messages again later, and log nothing.
 
     `delay_level` is for concurrent consumers (1 is 1 s with the default table, 0 lets the broker
-    choose: 10 s, then longer; -1 makes it a dead letter at once); `suspend_ms` is for
-    orderly ones (None: the consumer's own). The first `done` messages of the list are done.
+    choose: 10 s, then longer; -1 makes it a dead letter at once), and so is `after_s`: exactly so
+    many seconds, by a timer of the broker, or by the next longer level where it has none.
+    `suspend_ms` is for orderly ones (None: the consumer's own). The first `done` messages of the
+    list are done.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class RetryLater(Exception):
         reason: str = "",
         *,
         delay_level: int = 0,
+        after_s: float | None = None,
         suspend_ms: int | None = None,
         done: int = 0,
     ) -> None:
@@ -56,7 +60,12 @@ class RetryLater(Exception):
                 raise SettingsError(
                     f"{name} is {value!r}; it must be a whole number, {least} or more"
                 )
+        if after_s is not None:
+            check_seconds("after_s", after_s)
+            if delay_level:
+                raise SettingsError("delay_level and after_s exclude each other: give one of them")
         self.delay_level = delay_level
+        self.after_s = after_s
         self.suspend_ms = suspend_ms
         self.done = done
         super().__init__(reason)
@@ -81,6 +90,8 @@ class HandlerOutcome(NamedTuple):
     """The status the handler returned, if it was one."""
     is_handlers: bool = True
     """False where no handler was called, since the message is unreadable: no sign of an outage."""
+    after_s: float | None = None
+    """When the messages are to come again, if the handler said so."""
     is_damaged: bool = False
     """Whether it is unreadable for its checksum, so that no further attempt can help."""
 
@@ -183,7 +194,9 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOut
     reason = dead_letter_reason(type(error).__name__, _text_of(error))
     if isinstance(error, RetryLater):
         done = min(max(error.done, 0), len(messages))
-        return HandlerOutcome(False, reason, error.delay_level, error.suspend_ms, done)
+        return HandlerOutcome(
+            False, reason, error.delay_level, error.suspend_ms, done, after_s=error.after_s
+        )
     if isinstance(error, NotHandled):
         return HandlerOutcome(
             False, _text_of(error), suspend_ms=SUSPEND_MS_MIN, error=error, is_handlers=False

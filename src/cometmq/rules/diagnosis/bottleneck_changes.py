@@ -60,8 +60,8 @@ def _rates(seen: GroupActivity) -> Iterator[tuple[str, str, float]]:
     yield "queues", f"{queues * 2} queues instead of {queues}", rate(wide)
     if seen.order == "queue":
         lanes = [one.lanes_by_key(loaded) for one in active]
-        if None not in lanes:
-            at_once = sum(one or 0.0 for one in lanes)
+        if known := [one for one in lanes if one is not None]:
+            at_once = sum(known) / len(known) * len(active)
             yield "key lanes", "key lanes (order='key')", rate(max(at_once, seen.slots))
     blocked = sum(bool(one.blocked) for member in members for one in member.queues.values())
     if blocked and len(loaded) > blocked:

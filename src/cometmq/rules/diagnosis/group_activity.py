@@ -59,7 +59,8 @@ class MemberActivity:
         own = [one for queue, one in self.now.queues.items() if queue in loaded and one.keys]
         if not own:
             return None
-        return min(self.now.threads, sum(1 / max(one.keys.values()) for one in own))
+        lanes = sum(1 / max(0.001, *one.keys.values()) for one in own)
+        return min(self.now.threads, lanes)
 
 
 class GroupActivity:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 from cometmq.errors import ProtocolError
@@ -65,6 +66,8 @@ def _check(annotation: str, value: object) -> None:
     ]
     if not isinstance(value, tuple(kinds)) or (isinstance(value, bool) and bool not in kinds):
         raise TypeError(f"{value!r:.40} is no {annotation}")
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{value} is no number")
     if isinstance(value, dict):
         for share in value.values():
             _check("float", share)
