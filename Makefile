@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut soak mutants why interop pages
+.PHONY: help setup demo test check bench powercut soak failover mutants why interop pages
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -30,6 +30,9 @@ powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated d
 
 soak: setup ## hours: all kinds of messages and groups, a hostile client and kills; then kills below a query of Spark
 	@$(BIN)/python -m pytest -n 0 -m soak $(ARGS)
+
+failover: setup ## lose the master, the slave, their link and disk, 100 times each; then 100,000 seeds of promotions
+	@$(BIN)/python -m pytest -n 0 -m slow tests/crash/test_lose_the_master.py tests/broker/replication $(ARGS)
 
 mutants: setup ## change the code a line at a time and see which change no test notices (ARGS="rules", store, files, locks)
 	@$(BIN)/python -m pip install -q -e '.[mutants]' && $(BIN)/python scripts/mutants.py $(ARGS)

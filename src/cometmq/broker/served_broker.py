@@ -98,15 +98,23 @@ class ServedBroker:
     async def _change(self, change: RoleChange) -> None:
         """Stop the broker and start it in its new role, however often that takes."""
         broker_id = self.broker.settings.broker_id
-        await self.broker.stop()
+        try:
+            await self.broker.stop()
+        except Exception:  # its parts have stopped; nobody else would go on from here
+            log.exception("the broker did not stop in order")
         log_end, pause_s = self._log_end(), PAUSE_S
         while not self._is_stopping.is_set():
             try:
                 self._apply(change, broker_id, log_end)
                 self.broker = self._open()
                 await self.start()
-            except (CometError, OSError) as problem:
-                log.error("the broker cannot be started in its new role: %s", problem)
+            except Exception as problem:  # nobody else would start it
+                is_known = isinstance(problem, (CometError, OSError))
+                log.error(
+                    "the broker cannot be started in its new role: %s",
+                    problem,
+                    exc_info=None if is_known else problem,
+                )
                 await self._pause(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
             else:

@@ -11,14 +11,18 @@ from broker.commands import records
 from broker.harness import STORE, new_disk, run
 from broker.replication.broker_pair import SLAVE, SYNC, Served, commit, end_of, pair, until
 from cometmq.cli.replication_rows import replication_row, replication_rows
-from cometmq.errors import ClientError
+from cometmq.errors import ClientError, Reject
 from cometmq.store.recovery.unreplicated import UnreplicatedFiles
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.records.log_record import text_properties as properties_of
 
 if TYPE_CHECKING:
     from broker.replication.broker_pair import Pair
+    from cometmq.broker.app import Broker
+    from cometmq.net.connection import Connection
+    from cometmq.net.handler import Reply
     from cometmq.testing.sim_files import SimFiles
+    from cometmq.wire.command import Command
 
 MASTER_AT: dict[str, Any] = {"listen_port": 31_000}
 SLAVE_AT: dict[str, Any] = {"listen_port": 32_000, **SLAVE}
@@ -243,3 +247,51 @@ def test_after_a_promotion_a_slave_with_a_fixed_address_follows_whom_name_server
             assert b"alone" not in log_of(second)
 
     run(scenario())
+
+
+def test_a_change_of_role_goes_on_where_the_broker_does_not_stop_or_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            await master.stop()
+            problems: list[Exception] = [OSError("no space"), ValueError("unforeseen")]
+            save, opened = slave.broker.state.offsets.save, slave.served._open
+
+            def failing_save() -> bool:
+                save()
+                raise OSError("no space")
+
+            def failing_open() -> Broker:
+                if problems:
+                    raise problems.pop()
+                return opened()
+
+            monkeypatch.setattr(slave.broker.state.offsets, "save", failing_save)
+            monkeypatch.setattr(slave.served, "_open", failing_open)
+            await (await brokers.admin()).promote("b0")
+            assert await send(slave, b"3") == [0]
+
+    run(scenario())
+    assert caplog.text.count("cannot be started in its new role") == 2
+
+
+def test_a_broker_that_refuses_to_say_what_it_knows_is_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            slave = await brokers.serve(new_disk(), **SLAVE_AT)
+            handlers: Any = slave.broker._dispatcher._handlers
+            handlers[RequestCode.GET_BROKER_EPOCH_CACHE] = refuse
+            master = await brokers.serve(new_disk(), **MASTER_AT)
+            await asyncio.sleep(40)
+            assert master.is_master
+
+    def refuse(_request: Command, _connection: Connection) -> Reply:
+        raise Reject(ResponseCode.NO_PERMISSION, "not you")
+
+    run(scenario())
+    assert caplog.text.count("whether another master is newer is not known") == 1

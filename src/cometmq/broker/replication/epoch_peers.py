@@ -65,6 +65,8 @@ class EpochPeers:
         self._settings = settings
         self._store = store
         self._keeper = keeper
+        self._refusing: set[str] = set()
+        """Who does not say what it knows: logged once."""
 
     async def newer_master(self) -> RoleChange | None:
         """What a master must become, because another broker was promoted; None: it stays."""
@@ -157,8 +159,13 @@ class EpochPeers:
         """What a broker knows of epochs; None where it knows none, or does not answer."""
         try:
             return await self._ask(addr)
+        except BrokerError as problem:
+            if addr not in self._refusing:
+                self._refusing.add(addr)
+                log.warning("whether another master is newer is not known: %s", problem)
         except CometError:
-            return None
+            pass  # it is away
+        return None
 
     async def _ask(self, addr: str) -> EpochStatus | None:
         """What a broker knows of epochs; None where it knows none. Raises CometError."""
