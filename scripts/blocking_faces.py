@@ -36,6 +36,7 @@ BLOCKING_NAMES = {
     "AsyncGroupAdmin": "GroupAdmin",
     "AsyncMessageAdmin": "MessageAdmin",
     "AsyncUserAdmin": "UserAdmin",
+    "AsyncParkingAdmin": "ParkingAdmin",
     "AsyncAdmin": "Admin",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
@@ -70,7 +71,7 @@ FACES = (
             f"admin of {noun}s",
             {f"admin/{noun}_admin.py": f"Async{noun.title()}Admin"},
         )
-        for noun in ("broker", "topic", "group", "message", "user")
+        for noun in ("broker", "topic", "group", "message", "user", "parking")
     ),
     Face("blocking/admin.py", "admin", "admin", {"admin/async_admin.py": "AsyncAdmin"}),
     Face(
@@ -127,7 +128,7 @@ IMPORTS = {
     "wait": "cometmq.client.blocking.consumer_wait",
 }
 """Where names come from that the asyncio modules do not import."""
-PARTS = ("BrokerAdmin", "TopicAdmin", "GroupAdmin", "MessageAdmin", "UserAdmin")
+PARTS = ("BrokerAdmin", "TopicAdmin", "GroupAdmin", "MessageAdmin", "UserAdmin", "ParkingAdmin")
 """Classes without a start of their own: the last one that derives from them has it."""
 IMPORTS |= {name: f"cometmq.client.blocking.{name[:-5].lower()}_admin" for name in PARTS}
 

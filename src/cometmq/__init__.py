@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cometmq.client.failures.table_sink import TableSink
     from cometmq.client.handling.handler_call import RetryLater
     from cometmq.client.middleware.middleware import CallContext, Middleware
+    from cometmq.client.parking.repair_table import RepairTable
     from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
     from cometmq.client.producer.async_producer import AsyncProducer
     from cometmq.client.producer.queue_selector import by_hash
@@ -88,6 +89,7 @@ __all__ = [
     "PushConsumer",
     "RemotingError",
     "RemotingTimeout",
+    "RepairTable",
     "RetryLater",
     "RouteNotFound",
     "SendResult",
@@ -142,6 +144,7 @@ _HOMES = {
     "WouldHideMessages": "errors",
     "TransactionResult": "model.results",
     "TransactionState": "model.results",
+    "RepairTable": "client.parking.repair_table",
     "TableSink": "client.failures.table_sink",
     "by_hash": "client.producer.queue_selector",
 }

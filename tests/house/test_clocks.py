@@ -36,6 +36,7 @@ WALL = {
     "cli/doctor_command.py": "compared with brokers' wall clocks",
     "cli/store_commands.py": "the version of a table that is made anew",
     "cli/time_arguments.py": "times that people give as how long ago",
+    "client/admin/dead_letter_redrive.py": "a message carries when it was made",
     "client/parking/key_drains.py": "a message carries when it was made",
     "client/parking/parking_log.py": "records carry when they were made; how long one is parked",
     "client/admin/cluster_survey.py": "compared with brokers' wall clocks",

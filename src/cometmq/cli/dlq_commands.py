@@ -1,16 +1,24 @@
-"""The commands that look at dead letters: list, show.
+"""The commands about dead letters: list, show, redrive, drop, export.
 
-`cometmq pipeline deadletters` keeps them in a table, and `redrive` sends them again. Java: none.
+`cometmq pipeline deadletters` keeps them in a table; its `redrive` sends rows of that. Java: none.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from cometmq.cli.cluster_access import cluster_options
 from cometmq.cli.printed_columns import print_json, print_table
+from cometmq.cli.redrive_options import (
+    ShownProgress,
+    choice_options,
+    print_report,
+    rate_option,
+    yes_option,
+)
 from cometmq.cli.shared_options import json_option
 from cometmq.cli.shown_values import message_json, shown_body, shown_number, shown_time
 from cometmq.client.admin.nearest_name import nearest
@@ -22,11 +30,12 @@ if TYPE_CHECKING:
     from cometmq.cli.cluster_access import ClusterAccess
     from cometmq.client.admin.async_admin import AsyncAdmin
     from cometmq.model.message import MessageExt
+    from cometmq.model.parking import RedriveReport
 
 
 @click.group()
 def dlq() -> None:
-    """Look at dead letters: messages that a group has given up."""
+    """Look at dead letters, messages that a group has given up, and send them again."""
 
 
 @dlq.command("list")
@@ -88,3 +97,63 @@ def _facts(letter: MessageExt) -> dict[str, str | None]:
         "attempts": said.get(Property.DLQ_ATTEMPTS),
         "reason": said.get(Property.DLQ_REASON),
     }
+
+
+@dlq.command()
+@click.argument("group")
+@click.option("--to", help="The topic to send to.  [where each came from]")
+@click.option("--to-group", is_flag=True, help="To this group alone, by its retry topic.")
+@choice_options
+@rate_option
+@yes_option
+@cluster_options
+@json_option
+def redrive(
+    access: ClusterAccess,
+    as_json: bool,
+    group: str,
+    to: str | None,
+    to_group: bool,
+    chosen: dict[str, Any],
+    rate: float,
+    yes: bool,
+) -> None:
+    """Send dead letters of a GROUP again, each once, those of a sharding key in their order."""
+
+    async def work(admin: AsyncAdmin) -> RedriveReport:
+        with ShownProgress("letters") as show:
+            return await admin.redrive_dead_letters(
+                group,
+                to=to,
+                to_group=to_group,
+                **chosen,
+                rate=rate,
+                dry_run=not yes,
+                progress=show,
+            )
+
+    print_report(access.ask(work), "sent", as_json=as_json)
+
+
+@dlq.command()
+@click.argument("group")
+@choice_options
+@yes_option
+@cluster_options
+@json_option
+def drop(
+    access: ClusterAccess, as_json: bool, group: str, chosen: dict[str, Any], yes: bool
+) -> None:
+    """Let dead letters of a GROUP count as done, so that `redrive` leaves them out."""
+    report = access.ask(lambda admin: admin.drop_dead_letters(group, **chosen, dry_run=not yes))
+    print_report(report, "dropped", as_json=as_json)
+
+
+@dlq.command()
+@click.argument("group")
+@click.argument("file", type=click.File("w"), default="-")
+@cluster_options
+def export(access: ClusterAccess, group: str, file: TextIO) -> None:
+    """Write the dead letters of a GROUP that are not done to FILE, one JSON object a line."""
+    for one in access.ask(lambda admin: admin.open_dead_letters(group)):
+        file.write(json.dumps({**message_json(one), **_facts(one)}) + "\n")

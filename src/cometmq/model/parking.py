@@ -1,15 +1,19 @@
 """Parking: what a record of a group's parking topic says, and what is known of a parked message.
 
-The parking topic `%PARK%<group>` has one queue on each broker. It is a log: messages that were set
+The parking topic `%PARK%<group>` has two queues on each broker. The first is a log: messages set
 apart, what became of them, which member owns a queue, and the commands of operators, in one order.
 Java: none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
+Progress = Callable[[int, int], object]
+"""Called with how many are done, and of how many."""
 PARK_PREFIX = "%PARK%"
 RECORD_PROPERTY = "PARK_RECORD"
 """The property of a message of the parking topic that says what it is."""
@@ -106,3 +110,40 @@ class ParkedMessage:
     broker_name: str = ""
     command: str = ""
     """The command that its key's messages follow now: "release", "redrive"; empty: it waits."""
+
+
+class Selection(NamedTuple):
+    """Which parked messages or dead letters are meant: all that match what is given."""
+
+    key: str | None = None
+    msg_id: str | None = None
+    reason: str | None = None
+    """A part of the reason, in any case."""
+    since_ms: int = 0
+    until_ms: int = (1 << 63) - 1
+
+    def takes(self, one: ParkedMessage) -> bool:
+        """Whether a message is meant."""
+        return (
+            self.key in (None, one.key)
+            and self.msg_id in (None, one.msg_id)
+            and (self.reason or "").lower() in one.reason.lower()
+            and self.since_ms <= one.parked_ms <= self.until_ms
+        )
+
+
+class Refusal(NamedTuple):
+    """A message that was not sent, handled or dropped, and why."""
+
+    message: ParkedMessage
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveReport:
+    """What became of a command: how many messages were asked for, how many left, what did not."""
+
+    asked: int
+    done: int = 0
+    refused: tuple[Refusal, ...] = ()
+    is_dry_run: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Self
 
-from cometmq.client.admin.user_admin import AsyncUserAdmin
+from cometmq.client.admin.parking_admin import AsyncParkingAdmin
 from cometmq.client.session.client_options import (
     ClientOptions,
     check_seconds,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 
-class AsyncAdmin(AsyncUserAdmin):
+class AsyncAdmin(AsyncParkingAdmin):
     """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's

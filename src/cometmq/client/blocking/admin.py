@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.client.blocking.bridge import BlockingBridge
-from cometmq.client.blocking.user_admin import UserAdmin
+from cometmq.client.blocking.parking_admin import ParkingAdmin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Admin(UserAdmin):
+class Admin(ParkingAdmin):
     """Looks up and changes topics and offsets at name servers and brokers.
 
     `namesrv` is "host:port", several joined by ";" or as a list; without it the environment's

@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from cometmq.client.producer.retrying_sender import RetryingSender
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import MessageExt
-    from cometmq.model.parking import ParkingRecord
+    from cometmq.model.parking import ParkedMessage, ParkingRecord
 
     Listener = Callable[[int, ParkingRecord, bool], None]
 
 log = logging.getLogger(__name__)
 
+PARKED, LETTERS = 0, 1
+"""The queues of a parking topic at each broker."""
 _PULL_COUNT = 32
 _SUSPEND_S = 15.0
 _SEND_S = 3.0
@@ -53,10 +55,16 @@ class ParkingLog:
     """One parking queue. Belongs to its session's loop. Methods raise CometError of the broker."""
 
     def __init__(
-        self, session: ClientSession, group: str, broker_name: str, sender: RetryingSender
+        self,
+        session: ClientSession,
+        group: str,
+        broker_name: str,
+        sender: RetryingSender,
+        queue_id: int = PARKED,
     ) -> None:
+        """`queue_id`: PARKED, or LETTERS for the account of dead letters that were sent again."""
         self.group = group
-        self.queue = MessageQueue(parking_topic_of(group), broker_name, 0)
+        self.queue = MessageQueue(parking_topic_of(group), broker_name, queue_id)
         self.keys = ParkedKeys()
         self.next = -1
         """The position of the next record to read; -1: nothing was read."""
@@ -133,6 +141,13 @@ class ParkingLog:
             )
         return result.messages[0]
 
+    def messages(self) -> list[ParkedMessage]:
+        """The parked messages as far as was read, those of a key in their order."""
+        found = list(self.keys.messages())
+        for one in found:
+            one.broker_name = self.queue.broker_name
+        return found
+
     async def _begin(self, *, may_create: bool) -> bool:
         """Find where to begin, and make the topic."""
         if self.next >= 0:
@@ -188,8 +203,8 @@ class ParkingLog:
         header = CreateTopicRequestHeader(
             topic=self.topic,
             default_topic=DEFAULT_TOPIC,
-            read_queue_nums=1,
-            write_queue_nums=1,
+            read_queue_nums=2,
+            write_queue_nums=2,
             perm=PERM_READ | PERM_WRITE,
             topic_filter_type="SINGLE_TAG",
             topic_sys_flag=0,
@@ -205,7 +220,7 @@ class ParkingLog:
             raise BrokerError(
                 error.code,
                 f"{error.remark}: the topic {self.topic} is missing and cannot be made; make it "
-                f"with one queue on each broker (cometmq topic create '{self.topic}' --queues 1)",
+                f"with two queues on each broker (cometmq topic create '{self.topic}' --queues 2)",
                 error.addr,
             ) from error
 

@@ -24,6 +24,8 @@ from cometmq.wire.bodies.parking import (
 from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.model.parking import ParkedMessage, ParkingRecord
     from cometmq.wire.bodies.parking import CopyMark
@@ -134,10 +136,11 @@ def copy_form(
     mark: CopyMark | None,
     now_ms: int,
     options: ProducerOptions,
+    more: Mapping[str, str] | None = None,
 ) -> PreparedMessage:
-    """A message as it is sent to a topic again, with an id of its own."""
+    """A message as it is sent to a topic again, with an id of its own and `more` properties."""
     pairs = _own_pairs(message, _OF_DELIVERY | _OF_FAILURE | _OF_RETRY)
-    pairs[Property.UNIQ_KEY] = new_id
+    pairs |= {Property.UNIQ_KEY: new_id, **(more or {})}
     if mark is not None:
         pairs[COPY_PROPERTY] = encode_copy_mark(mark)
     return prepare_retry(topic, message, pairs, options, now_ms)

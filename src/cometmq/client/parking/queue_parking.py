@@ -115,8 +115,12 @@ class QueueParking:
     async def park_followers(self, messages: Sequence[MessageExt]) -> int:
         """Park the first messages of a parked key; how many, the parked ones before included."""
         async with self._lock:
-            finished, last, sent = 0, -1, []
+            finished, last = 0, -1
+            sent: list[MessageExt] = []
+            room = self.log.keys.room(self.place, self._bounds)
             for message in messages:
+                if sent and len(sent) >= room:
+                    break  # those that were sent count only when they were read back
                 verdict = self._judge(message)
                 if verdict is Verdict.DEAD_LETTER:
                     await self._command(message, ParkingStep.DEAD_LETTER)
@@ -139,7 +143,7 @@ class QueueParking:
     async def park_failed(self, message: MessageExt, reason: str) -> bool:
         """Park a key, whose message has failed; False when there is no room, or it is not ours."""
         async with self._lock:
-            if not self.log.keys.may_park(self.place, self._bounds):
+            if not self.log.keys.room(self.place, self._bounds):
                 return False
             position = await self._append_message(message, reason, has_failed=True)
             await self.log.wait_for(position)

@@ -200,10 +200,10 @@ class ParkedKeys:
             return Verdict.PARK  # whatever the bounds: what waits for the gate must not hold it up
         return self._within(queue, parked, bounds, now_ms)
 
-    def may_park(self, place: Place, bounds: ParkBounds) -> bool:
-        """Whether there is room for one more parked message of a queue."""
+    def room(self, place: Place, bounds: ParkBounds) -> int:
+        """How many more messages of a queue may be parked."""
         queue = self.queues.get(place)
-        return queue is None or queue.count < bounds.count
+        return max(0, bounds.count - (queue.count if queue else 0))
 
     def is_parked(self, place: Place, offset: int) -> bool:
         """Whether a message of a queue is parked now, or was and is done."""
@@ -329,7 +329,7 @@ class ParkedKeys:
                 key.old_gate = max(key.old_gate, record.gate)
         if key is not None and not key.messages and key.gate < 0:
             key.drain = None
-        return known
+        return True
 
     def _stay(self, queue: ParkedQueue, record: ParkingRecord, facts: StoredFacts) -> bool:
         key = queue.keys.get(record.key)

@@ -1,0 +1,230 @@
+"""Sends dead letters again, each once, and keeps account of it in the group's parking topic.
+
+Owns the order and the account: queue 1 of the parking topic has a DONE for each letter, under an
+epoch as owners of queues have it. A second operator takes over, and the first stops.
+Invariant: letters of one sharding key are sent in the order in which their queue first had them, as
+far as they say so; a letter with a DONE is never sent. Java: none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from cometmq.client.parking.key_drains import redriven_id
+from cometmq.client.parking.parking_messages import control_form, copy_form
+from cometmq.errors import CometError
+from cometmq.model.message import Property
+from cometmq.model.parking import (
+    ParkedMessage,
+    ParkingRecord,
+    ParkingStep,
+    RedriveReport,
+    Refusal,
+)
+from cometmq.model.topic import retry_topic_of
+from cometmq.rules.key_hash import queue_index
+from cometmq.wire.java_hash import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cometmq.client.admin.message_reader import MessageReader
+    from cometmq.client.parking.parking_log import ParkingLog
+    from cometmq.client.producer.retrying_sender import RetryingSender
+    from cometmq.client.session.client_session import ClientSession
+    from cometmq.model.message import MessageExt
+    from cometmq.model.parking import Progress, Selection
+    from cometmq.model.queue import MessageQueue
+
+_SEND_S = 10.0
+_TAKEN_OVER = "another operator has begun to send or to drop them"
+
+
+class DeadLetterRedrive:
+    """One call about a group's dead letters. The logs have been read to their ends."""
+
+    def __init__(
+        self,
+        session: ClientSession,
+        sender: RetryingSender,
+        reader: MessageReader,
+        group: str,
+        logs: Mapping[MessageQueue, ParkingLog],
+        ranges: Mapping[MessageQueue, tuple[int, int]],
+        wanted: Selection,
+        progress: Progress | None,
+    ) -> None:
+        """`logs` by the queues of the dead letters; `ranges`: their offsets."""
+        self._session = session
+        self._sender = sender
+        self._reader = reader
+        self._group = group
+        self._logs = logs
+        self._ranges = ranges
+        self._wanted = wanted
+        self._progress = progress
+        self._epochs: dict[MessageQueue, int] = {}
+
+    async def letters(self) -> list[MessageExt]:
+        """The chosen letters that were neither sent again nor dropped, in their order."""
+        found = await self._reader.read_each(self._ranges)
+        return _in_order(
+            one for one in found if self._wanted.takes(_facts(one)) and not self._is_done(one)
+        )
+
+    async def send(
+        self, to: str | None, rate: float, *, to_group: bool, dry_run: bool
+    ) -> RedriveReport:
+        """Send the chosen letters to their topics, to one topic, or to the group alone."""
+        letters = await self.letters()
+        if dry_run:
+            return RedriveReport(asked=len(letters), is_dry_run=True)
+        await self._open({one.message_queue for one in letters})
+        loop, done, refused, stuck = asyncio.get_running_loop(), 0, [], set()
+        for one in letters:
+            begun, why = loop.time(), ""
+            key = _key_of(one)
+            if key in stuck:
+                why = "one of its key before it was not sent"
+            elif not self._owns(one.message_queue):
+                why = _TAKEN_OVER
+            else:
+                try:
+                    await self._send(one, to, to_group=to_group)
+                except CometError as error:
+                    why = str(error)
+            if why:
+                stuck.add(key)
+                refused.append(Refusal(_facts(one), why))
+                continue
+            done += 1
+            if self._progress is not None:
+                self._progress(done, len(letters))
+            if rate:
+                await asyncio.sleep(max(0.0, 1 / rate - (loop.time() - begun)))
+        return RedriveReport(asked=len(letters), done=done, refused=tuple(refused))
+
+    async def drop(self, *, dry_run: bool) -> RedriveReport:
+        """Let the chosen letters count as done."""
+        letters = await self.letters()
+        if dry_run:
+            return RedriveReport(asked=len(letters), is_dry_run=True)
+        await self._open({one.message_queue for one in letters})
+        for one in letters:
+            await self._note_done(one)
+        left = [one for one in letters if not self._is_done(one)]
+        refused = tuple(Refusal(_facts(one), _TAKEN_OVER) for one in left)
+        return RedriveReport(asked=len(letters), done=len(letters) - len(left), refused=refused)
+
+    async def _send(self, letter: MessageExt, to: str | None, *, to_group: bool) -> None:
+        said = letter.properties
+        origin = said.get(Property.DLQ_ORIGIN_TOPIC) or said.get(Property.RETRY_TOPIC)
+        topic = retry_topic_of(self._group) if to_group else to or origin
+        if not topic or not origin:
+            raise CometError("it does not say which topic it came from: name one")
+        queue = letter.message_queue
+        new_id = redriven_id(letter.msg_id, queue, letter.queue_offset)
+        now_ms = self._session.clock.now_ms()
+        more = {Property.RETRY_TOPIC: origin} if to_group else {}
+        copy = copy_form(topic, letter, new_id, None, now_ms, self._sender.options, more)
+        key = letter.sharding_key or letter.msg_id
+
+        async def choose(failed_broker: str | None) -> MessageQueue:
+            del failed_broker
+            queues = await self._session.routes.publish_queues(topic, 4)
+            return queues[queue_index(java_hash(key), len(queues))]
+
+        deadline = asyncio.get_running_loop().time() + _SEND_S
+        await self._sender.send(copy, choose, 2, deadline)
+        await self._note_done(letter)
+
+    async def _open(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            log = self._logs[queue]
+            known = log.keys.queues.get((queue.topic, queue.queue_id))
+            epoch = max(known.epoch + 1 if known else 1, log.stamp_ms)
+            self._epochs[queue] = epoch
+            record = self._record(ParkingStep.OPEN, queue, from_offset=self._ranges[queue][0])
+            await log.append(control_form(log.topic, record, log.stamp_ms))
+            await log.read_to_end()
+
+    async def _note_done(self, letter: MessageExt) -> None:
+        queue = letter.message_queue
+        log = self._logs[queue]
+        record = self._record(ParkingStep.DONE, queue, offset=letter.queue_offset)
+        await log.append(control_form(log.topic, record, log.stamp_ms))
+        await log.read_to_end()
+
+    def _record(
+        self, step: ParkingStep, queue: MessageQueue, *, offset: int = -1, from_offset: int = 0
+    ) -> ParkingRecord:
+        return ParkingRecord(
+            step=step,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            offset=offset,
+            from_offset=from_offset,
+            epoch=self._epochs[queue],
+            owner=self._session.client_id,
+        )
+
+    def _owns(self, queue: MessageQueue) -> bool:
+        known = self._logs[queue].keys.queues[(queue.topic, queue.queue_id)]
+        return (known.epoch, known.owner) == (self._epochs[queue], self._session.client_id)
+
+    def _is_done(self, letter: MessageExt) -> bool:
+        queue = letter.message_queue
+        known = self._logs[queue].keys.queues.get((queue.topic, queue.queue_id))
+        return known is not None and letter.queue_offset in known.left
+
+
+def _key_of(letter: MessageExt) -> tuple[str | None, ...]:
+    """What keeps its order: letters of one sharding key; without one, each by itself."""
+    if letter.sharding_key is None:
+        return None, letter.broker_name, str(letter.queue_offset)
+    return (letter.sharding_key,)
+
+
+def _in_order(letters: Iterable[MessageExt]) -> list[MessageExt]:
+    """Letters as they came, but those of a key by their first places where all of them know it."""
+    by_key: defaultdict[tuple[str | None, ...], list[MessageExt]] = defaultdict(list)
+    came = list(letters)
+    for one in came:
+        by_key[_key_of(one)].append(one)
+    for key, own in by_key.items():
+        places = [_first_place(one) for one in own]
+        if all(place is not None for place in places):
+            by_key[key] = sorted(own, key=lambda one: _first_place(one) or (0, 0))
+    turns = {key: iter(own) for key, own in by_key.items()}
+    return [next(turns[_key_of(one)]) for one in came]
+
+
+def _first_place(letter: MessageExt) -> tuple[int, int] | None:
+    said = letter.properties
+    queue_id = said.get(Property.DLQ_ORIGIN_QUEUE_ID, "")
+    offset = said.get(Property.DLQ_ORIGIN_OFFSET, "")
+    if not (queue_id.isdecimal() and offset.isdecimal()):
+        return None
+    return int(queue_id), int(offset)
+
+
+def _facts(letter: MessageExt) -> ParkedMessage:
+    """A letter in the form in which parked messages are chosen and reported."""
+    said = letter.properties
+    attempts = said.get(Property.DLQ_ATTEMPTS, "")
+    return ParkedMessage(
+        topic=letter.topic,
+        queue_id=letter.queue_id,
+        offset=letter.queue_offset,
+        order=letter.queue_offset,
+        key=letter.sharding_key or "",
+        position=letter.queue_offset,
+        msg_id=said.get(Property.DLQ_ORIGIN_MESSAGE_ID, letter.msg_id),
+        reason=said.get(Property.DLQ_REASON, ""),
+        attempts=int(attempts) if attempts.isdecimal() else 0,
+        parked_ms=letter.store_ms,
+        has_failed=True,
+        broker_name=letter.broker_name,
+    )

@@ -1,0 +1,238 @@
+"""AsyncParkingAdmin: parked keys and dead letters, shown, sent back in order, or dropped.
+
+Commands about parked keys are records of the group's parking topic that the owners of its queues
+carry out; dead letters are sent from here. Works on Apache's brokers as well. Java: none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cometmq.client.admin.dead_letter_redrive import DeadLetterRedrive
+from cometmq.client.admin.parking_commands import ParkingCommands
+from cometmq.client.admin.user_admin import AsyncUserAdmin
+from cometmq.client.parking.parking_log import LETTERS, ParkingLog
+from cometmq.client.parking.parking_messages import restore
+from cometmq.client.producer.producer_options import ProducerOptions
+from cometmq.client.producer.retrying_sender import RetryingSender
+from cometmq.client.session.argument_checks import INT64_MAX, check_name, check_whole
+from cometmq.client.session.client_options import check_type
+from cometmq.errors import ClientError, RouteNotFound
+from cometmq.model.group import INNER_PRODUCER_GROUP
+from cometmq.model.parking import ParkingStep, Selection, parking_topic_of
+from cometmq.model.topic import dlq_topic_of
+
+if TYPE_CHECKING:
+    from cometmq.model.message import MessageExt
+    from cometmq.model.parking import ParkedMessage, Progress, RedriveReport
+
+_RATE_MAX = 1_000_000
+
+
+class AsyncParkingAdmin(AsyncUserAdmin):
+    """The part of an admin that is about parked keys and dead letters.
+
+    `key`, `msg_id`, `reason` (a part of it), `since_ms` and `until_ms` (when it was parked or given
+    up, epoch ms) choose messages; without any, all. `rate` is messages a second in all, 0 without
+    limit. `progress` is called with how many are done, and of how many. A `dry_run` changes nothing
+    and reports what is asked. What was interrupted goes on when it is called again.
+    """
+
+    async def parked(
+        self,
+        group: str,
+        *,
+        key: str | None = None,
+        msg_id: str | None = None,
+        reason: str | None = None,
+        since_ms: int = 0,
+        until_ms: int = INT64_MAX,
+    ) -> list[ParkedMessage]:
+        """The parked messages of a group, those of a key in their order."""
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        logs = await self._logs(group)
+        return [one for each in logs for one in each.messages() if wanted.takes(one)]
+
+    async def parked_message(self, group: str, parked: ParkedMessage) -> MessageExt:
+        """A parked message as its handler will get it. Raises BrokerError when it is gone."""
+        log = self._log(group, parked.broker_name)
+        await self._running().routes.subscribe_queues(log.topic)
+        repaired = None
+        if parked.repaired_at >= 0:
+            repaired = (await log.record_at(parked.repaired_at)).body
+        return restore(await log.record_at(parked.position), parked, repaired)
+
+    async def release_parked(
+        self,
+        group: str,
+        *,
+        key: str | None = None,
+        msg_id: str | None = None,
+        reason: str | None = None,
+        since_ms: int = 0,
+        until_ms: int = INT64_MAX,
+        rate: float = 0.0,
+        dry_run: bool = False,
+        wait_s: float = 60.0,
+        progress: Progress | None = None,
+    ) -> RedriveReport:
+        """Give parked keys back to the group's own handler; other groups see nothing again.
+
+        A key is released as a whole: all its parked messages, oldest first, before later ones; the
+        choice is of keys with such a message. Waits up to `wait_s` for members to do it.
+        """
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        commands = ParkingCommands(await self._logs(group), wanted, progress)
+        return await commands.run(ParkingStep.RELEASE, "", _rate(rate), wait_s, dry_run=dry_run)
+
+    async def redrive_parked(
+        self,
+        group: str,
+        *,
+        to: str | None = None,
+        key: str | None = None,
+        msg_id: str | None = None,
+        reason: str | None = None,
+        since_ms: int = 0,
+        until_ms: int = INT64_MAX,
+        rate: float = 0.0,
+        dry_run: bool = False,
+        wait_s: float = 60.0,
+        progress: Progress | None = None,
+    ) -> RedriveReport:
+        """Send parked keys to their own topics again, or to the topic `to`, as new messages.
+
+        All groups of that topic get them. Otherwise like `release_parked`.
+        """
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        if to is not None:
+            check_name(to)
+            await self.topic_route(to)
+        commands = ParkingCommands(await self._logs(group), wanted, progress)
+        step = ParkingStep.REDRIVE
+        return await commands.run(step, to or "", _rate(rate), wait_s, dry_run=dry_run)
+
+    async def drop_parked(
+        self,
+        group: str,
+        *,
+        key: str | None = None,
+        msg_id: str | None = None,
+        reason: str | None = None,
+        since_ms: int = 0,
+        until_ms: int = INT64_MAX,
+        dry_run: bool = False,
+    ) -> RedriveReport:
+        """Let single parked messages count as done; no handler gets them."""
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        return await ParkingCommands(await self._logs(group), wanted, None).drop(dry_run=dry_run)
+
+    async def repair_parked(self, group: str, parked: ParkedMessage, body: bytes) -> bool:
+        """Give a parked message another body; False where it has left, or is on its way."""
+        check_type("body", body, bytes, "bytes")
+        log = self._log(group, parked.broker_name)
+        await log.read_to_end()
+        return await ParkingCommands([log], Selection(), None).repair(parked, body)
+
+    async def redrive_dead_letters(
+        self,
+        group: str,
+        *,
+        to: str | None = None,
+        to_group: bool = False,
+        key: str | None = None,
+        msg_id: str | None = None,
+        reason: str | None = None,
+        since_ms: int = 0,
+        until_ms: int = INT64_MAX,
+        rate: float = 0.0,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> RedriveReport:
+        """Send dead letters of a group again, each once, those of a sharding key in their order.
+
+        Each goes to its own topic, all to the topic `to`, or with `to_group` to this group alone.
+        It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
+        same, this call stops and refuses the rest.
+        """
+        if to is not None:
+            check_name(to)
+            await self.topic_route(to)
+            if to_group:
+                raise ClientError("to and to_group exclude each other")
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        redrive = await self._dead_letter_redrive(group, wanted, progress)
+        return await redrive.send(to, _rate(rate), to_group=to_group, dry_run=dry_run)
+
+    async def drop_dead_letters(
+        self,
+        group: str,
+        *,
+        key: str | None = None,
+        msg_id: str | None = None,
+        reason: str | None = None,
+        since_ms: int = 0,
+        until_ms: int = INT64_MAX,
+        dry_run: bool = False,
+    ) -> RedriveReport:
+        """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        redrive = await self._dead_letter_redrive(group, wanted, None)
+        return await redrive.drop(dry_run=dry_run)
+
+    async def open_dead_letters(self, group: str) -> list[MessageExt]:
+        """The dead letters of a group that were neither sent again nor dropped, oldest first."""
+        redrive = await self._dead_letter_redrive(group, Selection(), None)
+        return await redrive.letters()
+
+    async def _dead_letter_redrive(
+        self, group: str, wanted: Selection, progress: Progress | None
+    ) -> DeadLetterRedrive:
+        check_name(group)
+        queues = await self.queues(dlq_topic_of(group))
+        await self._running().routes.subscribe_queues(parking_topic_of(group))
+        logs = {one: self._log(group, one.broker_name, LETTERS) for one in queues}
+        await asyncio.gather(*(log.read_to_end() for log in logs.values()))
+        bounds = await self.topic_stats(dlq_topic_of(group))
+        ranges = {one: (bounds[one].min_offset, bounds[one].max_offset) for one in queues}
+        reader = self._reader()
+        sender = RetryingSender(self._running(), ProducerOptions(group=INNER_PRODUCER_GROUP))
+        return DeadLetterRedrive(
+            self._running(), sender, reader, group, logs, ranges, wanted, progress
+        )
+
+    async def _logs(self, group: str) -> list[ParkingLog]:
+        """The parking queues of a group at all brokers, read to their ends."""
+        check_name(group)
+        topic = parking_topic_of(group)
+        try:
+            queues = await self.queues(topic)
+        except RouteNotFound:
+            return []
+        await self._running().routes.subscribe_queues(topic)
+        names = sorted({queue.broker_name for queue in queues})
+        logs = [self._log(group, name) for name in names]
+        await asyncio.gather(*(log.read_to_end() for log in logs))
+        return logs
+
+    def _log(self, group: str, broker_name: str, queue_id: int = 0) -> ParkingLog:
+        session = self._running()
+        sender = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
+        return ParkingLog(session, group, broker_name, sender, queue_id)
+
+
+def _selection(
+    key: str | None, msg_id: str | None, reason: str | None, since_ms: int, until_ms: int
+) -> Selection:
+    for name, value in (("key", key), ("msg_id", msg_id), ("reason", reason)):
+        check_type(name, value, str | None, "a text")
+    check_whole("since_ms", since_ms, 0, INT64_MAX)
+    check_whole("until_ms", until_ms, since_ms, INT64_MAX)
+    return Selection(key, msg_id, reason, since_ms, until_ms)
+
+
+def _rate(rate: float) -> float:
+    if not isinstance(rate, int | float) or not 0 <= rate <= _RATE_MAX:
+        raise ClientError(f"rate is {rate!r}; it must be messages a second, 0 without limit")
+    return float(rate)
