@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(__file__).with_name("cluster_packaging.py")
 ALL_OK = {"read": "ok", "stream": "ok", "write": "ok"}
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def report(
 
     def report(**given: str) -> dict[str, Any]:
         driver = cluster.submit(PROGRAM, live.namesrv, topic, tmp_path, python=str(bare), **given)
-        found: dict[str, Any] = json.loads(driver.result(200))
+        found: dict[str, Any] = json.loads(driver.result(600))
         return found
 
     return report
