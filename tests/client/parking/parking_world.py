@@ -321,8 +321,12 @@ class Member:
                     elif (key, int(message.body)) in self.world.bad:
                         await parking.note_stays(parked, drain.position, "bad")
                 elif drain.step is ParkingStep.REDRIVE:
-                    gate = await self.send_copy(message, parked)
-                    await parking.note_left(parked, drain.position, gate)
+                    parking.being_sent.add(parked.offset)
+                    try:
+                        gate = await self.send_copy(message, parked)
+                        await parking.note_left(parked, drain.position, gate)
+                    finally:
+                        parking.being_sent.discard(parked.offset)
                 else:
                     self.world.gone.add((key, int(message.body)))
                     await parking.note_left(parked, drain.position)

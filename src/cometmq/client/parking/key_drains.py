@@ -107,8 +107,12 @@ class KeyDrains:
         if drain.step is ParkingStep.RELEASE:
             return await self._handle(assigned, parking, parked, message, drain)
         if drain.step is ParkingStep.REDRIVE:
-            gate = await self._send(parking, parked, message, drain)
-            await parking.note_left(parked, drain.position, gate)
+            parking.being_sent.add(parked.offset)
+            try:
+                gate = await self._send(parking, parked, message, drain)
+                await parking.note_left(parked, drain.position, gate)
+            finally:
+                parking.being_sent.discard(parked.offset)
             return True
         assert drain.step is ParkingStep.DEAD_LETTER, "there is no other way to leave"
         message.reconsume_times = max(0, parked.attempts - 1)

@@ -66,6 +66,8 @@ class QueueParking:
         self._key_of = key_of
         self._restart_queue = restart_queue
         self._stop_consumer = stop_consumer
+        self.being_sent: set[int] = set()
+        """Offsets of parked messages of which copies are sent now, until that was read back."""
         self.maintained_at = 0.0
         """When (loop time) ages were looked at last."""
         self._owner = owner
@@ -210,13 +212,15 @@ class QueueParking:
         await self.log.wait_for(await self._append(record))
 
     def _judge(self, message: MessageExt) -> Verdict:
+        mark = self._mark_of(message)
         return self.log.keys.judge(
             self.place,
             self._key_of(message),
             message.queue_offset,
             self._bounds,
             self.log.stamp_ms,
-            (mark.order, mark.offset) if (mark := self._mark_of(message)) else None,
+            (mark.order, mark.offset) if mark else None,
+            is_being_sent=mark is not None and mark.offset in self.being_sent,
         )
 
     def _mark_of(self, message: MessageExt) -> CopyMark | None:

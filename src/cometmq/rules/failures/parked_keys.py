@@ -169,10 +169,13 @@ class ParkedKeys:
         bounds: ParkBounds,
         now_ms: int,
         copy: tuple[int, int] | None = None,
+        *,
+        is_being_sent: bool = False,
     ) -> Verdict:
         """What is done with the next message of a key, at an offset of its queue.
 
-        `copy`: order and offset of the parked message that it was made of, if it was.
+        `copy`: order and offset of the parked message that it was made of, if it was;
+        `is_being_sent`: whether this owner sends copies of that one now.
         """
         queue = self.queues.get(place) or _NOTHING
         if offset in queue.left:
@@ -180,9 +183,8 @@ class ParkedKeys:
         parked = queue.keys.get(key)
         original = queue.left.get(copy[1]) if copy else None
         if copy and (original is None or original.copy_offset != offset):
-            # its record is on its way, or another send of it is the one that counts
-            is_on_its_way = parked is not None and copy[1] in parked.messages
-            return Verdict.WAIT if is_on_its_way else Verdict.SKIP
+            # its record is on its way; or another send of it counts, made or still to be made
+            return Verdict.WAIT if original is None and is_being_sent else Verdict.SKIP
         if parked is None:
             return Verdict.HANDLE
         # an owner before us has handled those that were done when the key was parked
@@ -196,7 +198,7 @@ class ParkedKeys:
             return Verdict.HANDLE
         if not parked.messages and offset > parked.gate:
             return Verdict.HANDLE
-        if drain is not None and offset <= parked.gate:
+        if offset <= parked.gate and (drain is not None or not parked.messages):
             return Verdict.PARK  # whatever the bounds: what waits for the gate must not hold it up
         return self._within(queue, parked, bounds, now_ms)
 
