@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cometmq.errors import ProtocolError
 from cometmq.wire.records import message_batch
 from cometmq.wire.records.message_batch import BatchItem
 
@@ -24,3 +27,35 @@ def test_items_made_of_columns_are_those_made_one_by_one(
     body = message_batch.encode_keyed(keys, bodies, others)
     assert body == message_batch.encode(items)
     assert message_batch.decode(body) == items
+
+
+def decoded(raw: bytes, count: int) -> object:
+    try:
+        return message_batch.decode_part(raw, 0, count)
+    except ProtocolError as error:
+        return str(error)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(0, 9)), max_size=4),
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=2),
+    st.integers(1, 60),
+    st.integers(0, 40),
+)
+def test_items_of_one_size_are_decoded_as_one_by_one(
+    runs: list[tuple[int, int, int]], harm: list[tuple[int, int]], count: int, cut: int
+) -> None:
+    raw = bytearray()
+    for items, body_bytes, raw_bytes in runs:
+        for number in range(items):
+            body, properties = b"%09d" % number, b"%09d" % (number * 7)
+            raw += message_batch.encode(
+                [BatchItem(number, body[:body_bytes], properties[:raw_bytes])]
+            )
+    for place, value in harm:
+        if raw:
+            raw[place % len(raw)] = value
+    data = bytes(raw[: max(0, len(raw) - cut)])
+    with patch.object(message_batch, "_FEW", 1 << 30):
+        expected = decoded(data, count)
+    assert decoded(data, count) == expected

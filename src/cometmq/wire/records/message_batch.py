@@ -21,6 +21,8 @@ _FLAG_AND_SIZES = Struct(">i8xii")
 _LENGTH = Struct(">h")
 _HEAD_BYTES = _HEAD.size
 _UNIQ_KEY = b"UNIQ_KEY\x01"
+_FEW = 8
+"""Items for which columns do not pay."""
 
 
 class BatchItem(NamedTuple):
@@ -84,10 +86,11 @@ def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[Batch
     """At most so many items from a place on, and where the next one begins; raises as `decode`.
 
     `before`: how many items lie before that place. Measured: 0.37 us an item, where one object for
-    each took 0.51.
+    each took 0.51; 0.2 where all are equally long.
     """
     columns = flags, bodies, properties = BatchColumns([], [], [])
     end = len(raw)
+    at = _decode_alike(raw, at, count, columns)
     read_head, read_length = _FLAG_AND_SIZES.unpack_from, _LENGTH.unpack_from
     while at < end and len(bodies) < count:
         body_at = at + _HEAD_BYTES
@@ -107,6 +110,34 @@ def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[Batch
         assert next_at > at, "each item moves on"
         at = next_at
     return columns, at
+
+
+def _decode_alike(raw: bytes, at: int, count: int, columns: BatchColumns) -> int:
+    """Add the first items as far as they have one size, body and properties equally long.
+
+    Where the next one begins; `at` where there are few such items, or none.
+    """
+    if len(raw) - at < _FEW * _HEAD_BYTES:
+        return at
+    sizes: tuple[int, int, int] = _FLAG_AND_SIZES.unpack_from(raw, at)
+    size, _, body_bytes = sizes
+    rest = size - _HEAD_BYTES - body_bytes - 2
+    if body_bytes < 0 or not 0 <= rest <= 0x7FFF:
+        return at
+    if (count := min(count, (len(raw) - at) // size)) < _FEW:
+        return at
+    lengths = size.to_bytes(4, "big"), body_bytes.to_bytes(4, "big"), rest.to_bytes(2, "big")
+    for place, length in zip((0, 16, _HEAD_BYTES + body_bytes), lengths, strict=True):
+        for index, byte in enumerate(length, at + place):
+            column = raw[index : at + count * size : size]
+            if column.count(byte) != count:
+                count = len(column) - len(column.lstrip(bytes((byte,))))
+            if count < _FEW:
+                return at
+    cut = Struct(f">12xi4x{body_bytes}s2x{rest}s")
+    end = at + count * size
+    columns.add(BatchColumns(*map(list, zip(*cut.iter_unpack(raw[at:end]), strict=True))))
+    return end
 
 
 def _broken(index: int, at: int) -> ProtocolError:
