@@ -273,7 +273,7 @@ class KeyIndex:
         is_done = False
         try:
             for file, write in writes:
-                while file.copy_slots(write):
+                while file.copy_more(write):
                     await asyncio.sleep(0)
             is_done = True
         finally:
@@ -311,7 +311,7 @@ class KeyIndex:
         is_done = False
         try:
             for file, write in writes:
-                while file.copy_slots(write):
+                while file.copy_more(write):
                     pass
             opened = pin_segments([file.segment for file, _ in writes])
             try:

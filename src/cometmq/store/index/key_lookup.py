@@ -56,8 +56,8 @@ class KeyLookup:
         """Index what readers may see, beside the iterations of the loop. One caller is enough.
 
         In each iteration as much as came in the one before, and a slice more: so it keeps pace with
-        any load, and an iteration takes at most a third longer. It ends where less than a slice is
-        left, for the next call: few records at once cost three times as much each.
+        any load. It ends where less than a slice is left, for the next call: the fewer records at
+        once, the more each costs.
         """
         index, more = self._index, True
         if not self._is_warm:

@@ -42,7 +42,7 @@ class SlotTable:
     def load(self, read: Callable[[int, int], bytes], count: int) -> None:
         """Take over what the file has, but for what is no number below `count`.
 
-        `read` gets place and length, 64 KiB each time. Measured: 80 ms for 5 million slots.
+        `read` gets place and length, 64 KiB each time. Measured: 0.15 s for 5 million slots.
         """
         end = len(self._memory)
         for at in range(0, end, PIECE_BYTES):
@@ -75,16 +75,18 @@ class SlotTable:
         looking, which saves a third.
         """
         slots, count = self._slots, len(hashes)
-        numbers = unpack(f"={count}I", pack(f">{count}I", *range(first, first + count)))
+        numbers = array("I", range(first, first + count))
+        if byteorder == "little":
+            numbers.byteswap()
         begin, step = _regular(hashes)
         if step:
-            others, other_numbers, own = hashes[:], list(numbers), numbers[begin::step]
+            others, other_numbers, own = hashes[:], numbers[:], numbers[begin::step]
             del others[begin::step], other_numbers[begin::step]
             places = [hashed % slots + _FROM for hashed in others]
             tag = hashes[begin] % slots + _FROM
             if tag not in places:
                 befores = array("I", bytes(count * SLOT_BYTES))
-                befores[begin::step] = array("I", (self._words[tag], *own[:-1]))
+                befores[begin::step] = array("I", (self._words[tag],)) + own[:-1]
                 self._words[tag] = own[-1]
                 found = array("I", self._swap(places, other_numbers))
                 for place in range(step - 1):
