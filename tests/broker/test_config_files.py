@@ -33,9 +33,11 @@ WRONG_FIELDS: dict[str, Any] = {
     "delayOffset.json": {"1": None},
     "consumerFilter.json": {"T": {"groupFilterData": {"G": {"bornTime": "x"}}}},
     "deletedTopics.json": {"Gone": {"end": "x"}},
+    "replication.json": {"promised": "x"},
 }
-NOT_MISSED = ("delayOffset.json", "consumerFilter.json", "deletedTopics.json")
-"""Tables that Apache's broker writes late or never: missing, they are empty."""
+NOT_MISSED = ("delayOffset.json", "consumerFilter.json", "deletedTopics.json", "replication.json")
+"""Tables that Apache's broker writes late or never, and the one that a promotion makes: missing,
+they are empty."""
 QUEUES = 16
 TINY = StoreSettings(
     commit_log_file_bytes=1 << 16, consume_queue_file_bytes=2000, message_index_enable=False

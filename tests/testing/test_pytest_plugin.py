@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from cometmq.testing import LocalCluster
@@ -54,7 +55,8 @@ def cometmq_settings():
 
 
 def run_pytest(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    named = "-p", "cometmq.testing.pytest_plugin"  # also where this tree is not installed
+    found = {each.name for each in entry_points(group="pytest11")}
+    named = () if "cometmq" in found else ("-p", "cometmq.testing.pytest_plugin")  # not installed
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named, *arguments, "."],
         cwd=place,

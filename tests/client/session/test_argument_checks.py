@@ -38,6 +38,7 @@ from cometmq.client.consumer.push_options import PushSettings
 from cometmq.client.polling.lite_pull_options import LitePullSettings
 from cometmq.client.producer.producer_options import ProducerSettings
 from cometmq.errors import CometError
+from cometmq.model.parking import ParkedMessage
 from cometmq.rules.failures.failure_policy import FailureAction
 from cometmq.wire.codes import RequestCode
 
@@ -72,8 +73,22 @@ USER = [*TEXT, ""]
 SERVERS = [5, "x", [5]]
 BETWEEN = {"begin_ms": NUMBER, "end_ms": NUMBER, "max_count": [*NUMBER, 0]}
 
+CHOSEN = {
+    "key": TEXT[1:],
+    "msg_id": TEXT[1:],
+    "reason": TEXT[1:],
+    "since_ms": NUMBER,
+    "until_ms": NUMBER,
+}
+"""What chooses among messages of a group."""
+LEAVING = {"rate": ["x", -1, float("nan"), True], "dry_run": FLAG, "progress": FUNCTION[1:]}
+PARKED = [None, 5, "x"]
+
 message = Message(TOPIC, b"x")
 queue = MessageQueue(TOPIC, BROKER, 0)
+a_parked = ParkedMessage(
+    topic=TOPIC, queue_id=0, offset=0, order=0, key="k", position=0, broker_name=BROKER
+)
 asked = received(topic=TOPIC, broker_name=BROKER)
 a_queue = [5, "q", ("t", "b"), MessageQueue("other", BROKER, 0), MessageQueue(TOPIC, BROKER, "x")]
 
@@ -120,6 +135,7 @@ PUSH = {
         },
     ),
     "wait": ((), {"timeout_s": ["x", -1, float("nan")]}),
+    "why": ((), {"seconds": SECONDS}),
 }
 LITE = {
     "poll": ((0.01,), {"timeout_s": ["x", None, float("nan")], "max_count": [0, -1, "x", 1.5]}),
@@ -267,6 +283,26 @@ ADMIN = {
     ),
     "delete_policy": (("u",), {"username": USER, "resource": TEXT[1:], "servers": SERVERS}),
     "policies": ((), {"user": TEXT, "resource": TEXT, "servers": SERVERS}),
+    "unlock_queues": (("g", "c", [queue]), {"group": NAME, "client_id": TEXT, "queues": QUEUES}),
+    "why": (("g",), {"group": NAME, "seconds": SECONDS}),
+    "epochs": ((BROKER,), {"broker": [*TEXT, ""]}),
+    "promote": ((BROKER,), {"broker": [*TEXT, ""], "force": FLAG, "timeout_s": SECONDS}),
+    "resend_records": ((BROKER, []), {"broker": [*TEXT, ""], "records": [None, 5, "x", [5]]}),
+    "parked": (("g",), {"group": NAME, **CHOSEN}),
+    "parked_message": (("g", a_parked), {"group": NAME, "parked": PARKED}),
+    "repair_parked": (("g", a_parked, b"x"), {"group": NAME, "parked": PARKED, "body": TEXT[:2]}),
+    "release_parked": (("g",), {"group": NAME, **CHOSEN, **LEAVING, "wait_s": SECONDS}),
+    "redrive_parked": (
+        ("g",),
+        {"group": NAME, "to": NAME[1:], **CHOSEN, **LEAVING, "wait_s": SECONDS},
+    ),
+    "drop_parked": (("g",), {"group": NAME, **CHOSEN, "dry_run": FLAG}),
+    "open_dead_letters": (("g",), {"group": NAME}),
+    "redrive_dead_letters": (
+        ("g",),
+        {"group": NAME, "to": NAME[1:], "to_group": FLAG, **CHOSEN, **LEAVING},
+    ),
+    "drop_dead_letters": (("g",), {"group": NAME, **CHOSEN, "dry_run": FLAG}),
 }
 TRANSACTION = {
     "send": ((message,), {"message": MESSAGE, "timeout_s": SECONDS}),

@@ -6,13 +6,14 @@ It uses only requests that every RocketMQ server answers. Java: DefaultMQAdminEx
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.client.admin.admin_session import AdminSession
 from cometmq.client.admin.promotion import SlavePromotion
 from cometmq.client.admin.record_resender import resend_records
-from cometmq.client.session.argument_checks import check_texts
+from cometmq.client.session.argument_checks import check_flag, check_texts
+from cometmq.client.session.client_options import check_seconds, check_type
 from cometmq.errors import BrokerError, ClientError
 from cometmq.settings import properties
 from cometmq.wire.bodies.broker import decode_producer_table, decode_replication_status
@@ -25,14 +26,14 @@ from cometmq.wire.headers.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
+from cometmq.wire.records.log_record import StoredRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from cometmq.model.admin_stats import ProducerInfo
     from cometmq.model.replication import EpochStatus, Promotion, ReplicationStatus
     from cometmq.model.route import ClusterInfo
-    from cometmq.wire.records.log_record import StoredRecord
 
 _is_key = re.compile(r"[\w.\-]+").fullmatch
 
@@ -75,6 +76,8 @@ class AsyncBrokerAdmin(AdminSession):
         that answers has more of the log. Raises BrokerError where it takes longer than `timeout_s`.
         """
         _check_broker(broker)
+        check_flag("force", force)
+        check_seconds("timeout_s", timeout_s)
         return await SlavePromotion(self._running()).run(broker, timeout_s, force=force)
 
     async def resend_records(self, broker: str, records: Iterable[StoredRecord]) -> dict[str, int]:
@@ -85,8 +88,13 @@ class AsyncBrokerAdmin(AdminSession):
         RemotingError for one that cannot be sent; those before it were.
         """
         _check_broker(broker)
+        if not isinstance(records, Iterable):
+            raise ClientError(f"records must be records of a store, not {records!r:.80}")
+        wanted = list(records)
+        for record in wanted:
+            check_type("records", record, StoredRecord, "records of a store")
         addr = (await self.broker_addrs([broker]))[broker]
-        return await resend_records(self._running(), addr, records)
+        return await resend_records(self._running(), addr, wanted)
 
     async def broker_config(self, broker: str) -> dict[str, str]:
         """The settings of a broker, by RocketMQ's names."""

@@ -24,6 +24,7 @@ from cometmq.client.session.argument_checks import (
     check_texts,
     check_whole,
     checked_offsets,
+    checked_queues,
 )
 from cometmq.client.session.client_options import check_group, check_seconds, check_type
 from cometmq.errors import BrokerError, ClientError, GroupNotFound
@@ -308,6 +309,8 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
         Raises RemotingError, BrokerError.
         """
         check_group(group)
+        check_type("client_id", client_id, str, "a text")
+        queues = checked_queues("queues", queues)
         session, by_broker = self._running(), defaultdict(list)
         for queue in queues:
             by_broker[queue.broker_name].append(queue)

@@ -16,16 +16,22 @@ from cometmq.client.parking.parking_log import LETTERS, ParkingLog
 from cometmq.client.parking.parking_messages import restore
 from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.retrying_sender import RetryingSender
-from cometmq.client.session.argument_checks import INT64_MAX, check_name, check_whole
-from cometmq.client.session.client_options import check_type
+from cometmq.client.session.argument_checks import (
+    INT64_MAX,
+    check_flag,
+    check_function,
+    check_name,
+    check_whole,
+)
+from cometmq.client.session.client_options import check_group, check_seconds, check_type
 from cometmq.errors import ClientError, RouteNotFound
 from cometmq.model.group import INNER_PRODUCER_GROUP
-from cometmq.model.parking import ParkingStep, Selection, parking_topic_of
+from cometmq.model.parking import ParkedMessage, ParkingStep, Selection, parking_topic_of
 from cometmq.model.topic import dlq_topic_of
 
 if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
-    from cometmq.model.parking import ParkedMessage, Progress, RedriveReport
+    from cometmq.model.parking import Progress, RedriveReport
 
 _RATE_MAX = 1_000_000
 
@@ -50,12 +56,14 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         until_ms: int = INT64_MAX,
     ) -> list[ParkedMessage]:
         """The parked messages of a group, those of a key in their order."""
+        check_group(group)
         wanted = _selection(key, msg_id, reason, since_ms, until_ms)
         logs = await self._logs(group)
         return [one for each in logs for one in each.messages() if wanted.takes(one)]
 
     async def parked_message(self, group: str, parked: ParkedMessage) -> MessageExt:
         """A parked message as its handler will get it. Raises BrokerError when it is gone."""
+        _check_parked(group, parked)
         log = self._log(group, parked.broker_name)
         await self._running().routes.subscribe_queues(log.topic)
         repaired = None
@@ -83,8 +91,9 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         choice is of keys with such a message. Waits up to `wait_s` for members to do it.
         """
         wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        rate = _checked_rate(group, rate, wait_s, progress, dry_run=dry_run)
         commands = ParkingCommands(await self._logs(group), wanted, progress)
-        return await commands.run(ParkingStep.RELEASE, "", _rate(rate), wait_s, dry_run=dry_run)
+        return await commands.run(ParkingStep.RELEASE, "", rate, wait_s, dry_run=dry_run)
 
     async def redrive_parked(
         self,
@@ -106,12 +115,13 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         All groups of that topic get them. Otherwise like `release_parked`.
         """
         wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        rate = _checked_rate(group, rate, wait_s, progress, dry_run=dry_run)
         if to is not None:
             check_name(to)
             await self.topic_route(to)
         commands = ParkingCommands(await self._logs(group), wanted, progress)
         step = ParkingStep.REDRIVE
-        return await commands.run(step, to or "", _rate(rate), wait_s, dry_run=dry_run)
+        return await commands.run(step, to or "", rate, wait_s, dry_run=dry_run)
 
     async def drop_parked(
         self,
@@ -126,10 +136,12 @@ class AsyncParkingAdmin(AsyncUserAdmin):
     ) -> RedriveReport:
         """Let single parked messages count as done; no handler gets them."""
         wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        _checked_rate(group, 0.0, 1.0, None, dry_run=dry_run)
         return await ParkingCommands(await self._logs(group), wanted, None).drop(dry_run=dry_run)
 
     async def repair_parked(self, group: str, parked: ParkedMessage, body: bytes) -> bool:
         """Give a parked message another body; False where it has left, or is on its way."""
+        _check_parked(group, parked)
         check_type("body", body, bytes, "bytes")
         log = self._log(group, parked.broker_name)
         await log.read_to_end()
@@ -156,14 +168,16 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
         same, this call stops and refuses the rest.
         """
+        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        rate = _checked_rate(group, rate, 1.0, progress, dry_run=dry_run)
+        check_flag("to_group", to_group)
         if to is not None:
             check_name(to)
-            await self.topic_route(to)
             if to_group:
                 raise ClientError("to and to_group exclude each other")
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+            await self.topic_route(to)
         redrive = await self._dead_letter_redrive(group, wanted, progress)
-        return await redrive.send(to, _rate(rate), to_group=to_group, dry_run=dry_run)
+        return await redrive.send(to, rate, to_group=to_group, dry_run=dry_run)
 
     async def drop_dead_letters(
         self,
@@ -178,6 +192,7 @@ class AsyncParkingAdmin(AsyncUserAdmin):
     ) -> RedriveReport:
         """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
         wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        _checked_rate(group, 0.0, 1.0, None, dry_run=dry_run)
         redrive = await self._dead_letter_redrive(group, wanted, None)
         return await redrive.drop(dry_run=dry_run)
 
@@ -189,7 +204,7 @@ class AsyncParkingAdmin(AsyncUserAdmin):
     async def _dead_letter_redrive(
         self, group: str, wanted: Selection, progress: Progress | None
     ) -> DeadLetterRedrive:
-        check_name(group)
+        check_group(group)
         queues = await self.queues(dlq_topic_of(group))
         await self._running().routes.subscribe_queues(parking_topic_of(group))
         logs = {one: self._log(group, one.broker_name, LETTERS) for one in queues}
@@ -204,7 +219,6 @@ class AsyncParkingAdmin(AsyncUserAdmin):
 
     async def _logs(self, group: str) -> list[ParkingLog]:
         """The parking queues of a group at all brokers, read to their ends."""
-        check_name(group)
         topic = parking_topic_of(group)
         try:
             queues = await self.queues(topic)
@@ -232,7 +246,20 @@ def _selection(
     return Selection(key, msg_id, reason, since_ms, until_ms)
 
 
-def _rate(rate: float) -> float:
-    if not isinstance(rate, int | float) or not 0 <= rate <= _RATE_MAX:
+def _checked_rate(
+    group: str, rate: float, wait_s: float, progress: Progress | None, *, dry_run: bool
+) -> float:
+    """Raise ClientError or SettingsError for a wrong argument, before anything is asked."""
+    check_group(group)
+    check_flag("dry_run", dry_run)
+    check_seconds("wait_s", wait_s, may_be_zero=True)
+    if progress is not None:
+        check_function("progress", progress, "called with how many are done, and of how many")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= _RATE_MAX:
         raise ClientError(f"rate is {rate!r}; it must be messages a second, 0 without limit")
     return float(rate)
+
+
+def _check_parked(group: str, parked: ParkedMessage) -> None:
+    check_group(group)
+    check_type("parked", parked, ParkedMessage, "a ParkedMessage, as `parked` returns them")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cometmq.client.parking.queue_parking import QueueParking
 from cometmq.errors import CometError
+from cometmq.model.topic import is_retry_topic
 from cometmq.rules.failures.failure_policy import FailureAction, FailureDecision, park_bounds
 from cometmq.rules.queues.key_lanes import BARRIER
 
@@ -41,6 +42,8 @@ class KeyParking:
     def parking_of(self, assigned: AssignedQueue) -> QueueParking | None:
         """What a new queue needs for its parked keys; None where no policy parks."""
         context, topic = self._context, assigned.queue.topic
+        if is_retry_topic(topic):  # by key nothing is sent back
+            return None
         own = context.subscriptions.subscription_of(topic).on_failure
         bounds = park_bounds(own or context.options.on_failure)
         if bounds is None or context.parking_logs is None:
