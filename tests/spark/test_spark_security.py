@@ -80,6 +80,7 @@ def numbers(rows: list[str]) -> list[int]:
     return sorted(map(int, rows))
 
 
+@pytest.mark.slow  # hung once after its archive was written; the cause is not known yet
 @pytest.mark.timeout(300)
 def test_a_user_with_these_rights_writes_reads_handles_and_archives(
     spark: SparkSession, where: dict[str, str], tmp_path: Path
