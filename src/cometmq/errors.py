@@ -14,7 +14,9 @@ CometError
 │   └── CertificateRefused     (a ConnectFailed) TLS with a server that is not trusted
 ├── BrokerError            the peer answered with an error code (code, remark, addr)
 ├── ClientError            misuse or state of a client
-│   ├── NotStarted, RouteNotFound, InvalidMessage, BadFilter
+│   ├── NotStarted             before start and after stop
+│   │   └── ClientStopped      (also a RemotingError) stopped while the call was under way
+│   ├── RouteNotFound, InvalidMessage, BadFilter
 │   ├── PartlySent             some of many messages could not be sent
 │   ├── AccessDenied       a server does not permit it: the keys, or a topic's permission
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
@@ -152,6 +154,15 @@ class ClientError(CometError):
 
 class NotStarted(ClientError):
     """The client has not been started, or has been stopped."""
+
+
+class ClientStopped(NotStarted, RemotingError):
+    """The client was stopped while the call was under way; it is not tried again."""
+
+    retriable = False
+
+    def __init__(self, text: str = "the client was stopped before the call was over") -> None:
+        super().__init__(text)
 
 
 class RouteNotFound(ClientError):

@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from cometmq.errors import (
+    ClientStopped,
     ConnectFailed,
     ProtocolError,
     RemotingTimeout,
@@ -385,8 +386,21 @@ def test_a_pool_has_one_connection_per_address_whoever_asks():
             assert pool.open_channels() == [found[0]]
             await pool.close()
             assert not found[0].is_open
-            with pytest.raises(ConnectFailed):
+            with pytest.raises(ClientStopped):
                 await pool.channel(listening.addr)
+
+    run(scenario)
+
+
+def test_a_pool_that_is_closed_while_it_connects_says_so_and_cancels_nobody():
+    async def scenario():
+        async with Listening() as listening:
+            pool = ChannelPool()
+            attempt = asyncio.create_task(pool.channel(listening.addr))
+            await asyncio.sleep(0)  # the attempt has begun
+            await pool.close()
+            with pytest.raises(ClientStopped):
+                await attempt
 
     run(scenario)
 

@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from cometmq.errors import ConnectFailed
+from cometmq.errors import ClientStopped, ConnectFailed
 from cometmq.net.channel import Channel, connect, refuse_requests
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class ChannelPool:
         """Return the open connection to `addr`, made now if need be.
 
         Raises ConnectFailed; at once during the pause (50 ms growing to 500 ms) after a failure.
+        Raises ClientStopped when the pool is closed, or is closed meanwhile.
         """
         found = self._channels.get(addr)
         if found is not None and found.is_open:
@@ -77,7 +78,12 @@ class ChannelPool:
             attempt = asyncio.get_running_loop().create_task(self._open(addr))
             self._attempts[addr] = attempt
             attempt.add_done_callback(lambda task: self._attempted(addr, task))
-        return await asyncio.shield(attempt)
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled() and self._is_closed:  # not the caller's task was cancelled
+                raise ClientStopped from None
+            raise
 
     def open_channel(self, addr: str) -> Channel | None:
         """Return the connection to `addr` if it is open now."""
@@ -113,7 +119,7 @@ class ChannelPool:
 
     def _check(self, addr: str) -> None:
         if self._is_closed:
-            raise ConnectFailed("this client is closed")
+            raise ClientStopped
         refused = self._refused.get(addr)
         if refused is not None and asyncio.get_running_loop().time() < refused[0]:
             raise type(refused[2])(str(refused[2]))

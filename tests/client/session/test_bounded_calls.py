@@ -4,6 +4,8 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -11,14 +13,24 @@ from client.scripted_broker import TOPIC, check_back_request
 from client.short_delay_cluster import until
 from cometmq import Message, Producer
 from cometmq.client.middleware import trace
-from cometmq.errors import CometError, NotStarted, RemotingTimeout
-from cometmq.wire.codes import RequestCode
+from cometmq.errors import ClientStopped, CometError, NotStarted, RemotingTimeout
+from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 
 SEND, END = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION
 
 
-def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(scripted_broker):
+@pytest.mark.parametrize("others", [0, 1])  # blocking clients of the process that go on
+def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(
+    scripted_broker, others
+):
+    with ExitStack() as stack:
+        for _ in range(others):
+            stack.enter_context(Producer("other", namesrv=scripted_broker.addr))
+        _stop_amid_calls(scripted_broker)
+
+
+def _stop_amid_calls(scripted_broker):
     producer = Producer("g", namesrv=scripted_broker.addr)
     producer.start()
     producer.send(Message(TOPIC, b"first"))
@@ -51,6 +63,25 @@ def test_a_stop_ends_the_calls_of_all_threads_and_none_waits_for_its_deadline(sc
     for thread in threads:
         thread.join(10)
     assert len(ended) == len(calls)
+    assert all(isinstance(error, NotStarted) for error in ended), ended
+
+
+def test_a_stop_ends_retries_while_another_client_goes_on_with_the_same_connection(scripted_broker):
+    def busy(command):
+        return response(command.opaque, ResponseCode.SYSTEM_BUSY, remark="busy")
+
+    scripted_broker.answers[SEND] = scripted_broker.answers[RequestCode.SEND_BATCH_MESSAGE] = busy
+    first, second = (
+        Producer(group, namesrv=scripted_broker.addr, instance_name="one") for group in "gh"
+    )
+    with second, ThreadPoolExecutor() as pool:
+        first.start()
+        sent = pool.submit(first.send_many, [Message(TOPIC, b"x")] * 3, timeout_s=60.0)
+        until(lambda: len(scripted_broker.requests(RequestCode.SEND_BATCH_MESSAGE)) > 1)
+        first.stop()
+        with pytest.raises(ClientStopped):
+            sent.result(10)
+        assert len(scripted_broker.connections) == 2  # a name server's, and the one of brokers
 
 
 def test_a_forked_child_must_make_its_own_client_and_touches_no_connection_of_its_parent(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client.producer import prepared_message as frames
 from cometmq.client.session.client_session import before_deadline
-from cometmq.errors import BrokerError, CometError, RemotingTimeout
+from cometmq.errors import BrokerError, ClientStopped, CometError, RemotingTimeout
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.rules.failures.retry_policy import backoff_s
 from cometmq.wire.codes import ResponseCode
@@ -177,6 +177,8 @@ class RetryingSender:
                 retries_left = _retries_after(error, retries) - failures
                 if not error.retriable or retries_left < 0:
                     raise
+                if self._session.is_stopped:
+                    raise ClientStopped from error
                 least_s = 0.0
                 if error.stale_route:
                     stale, routes = queue.topic if queue else topic, self._session.routes

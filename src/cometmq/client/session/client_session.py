@@ -62,6 +62,7 @@ class ClientSession:
         """The handlers of brokers' requests, by code; other codes are refused."""
         self.connection_lost_listeners: list[Callable[[str], None]] = []
         self.connection_made_listeners: list[Callable[[str], None]] = []
+        self.is_stopped = False
         self._producer_group: str | None = None
         self._consumer: Callable[[], ConsumerData] | None = None
         self._refused: dict[str, str] = {}
@@ -157,6 +158,7 @@ class ClientSession:
 
     async def stop(self) -> None:
         """Unregister from all brokers; the last client of an instance closes its connections."""
+        self.is_stopped = True
         try:
             await self.background.stop()
             await asyncio.gather(*map(self._unregister, self.pool.open_channels()))

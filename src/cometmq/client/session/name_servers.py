@@ -10,7 +10,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cometmq.errors import BrokerError, CertificateRefused, CometError, ConnectFailed, RemotingError
+from cometmq.errors import (
+    BrokerError,
+    CertificateRefused,
+    ClientStopped,
+    CometError,
+    ConnectFailed,
+    RemotingError,
+)
 from cometmq.model.topic import DEFAULT_TOPIC
 from cometmq.rules.namespace import with_namespace
 from cometmq.wire.bodies.name_lists import decode_topic_list
@@ -129,6 +136,8 @@ class NameServers:
             try:
                 channel = await self._pool.channel(addr)
                 answer = await channel.call(request(code, 0, header), self._timeout_s)
+            except ClientStopped:
+                raise
             except RemotingError as error:
                 problems.append(str(error))
                 untrusted += isinstance(error, CertificateRefused)

@@ -14,6 +14,7 @@ from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.errors import BrokerError, CometError, RouteNotFound, RowNotSent
 from cometmq.spark.connection_security import explained
 from cometmq.spark.sink import row_requests
+from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +93,7 @@ class ChunkSender:
                 ):
                     self._unknown[topic] = str(error)
                     return None
-                if not error.retriable or waited >= self._retry_for_s:
+                if _is_final(error) or waited >= self._retry_for_s:
                     return error
                 await asyncio.sleep(0.5)
             else:
@@ -155,3 +156,9 @@ class ChunkSender:
     def _raise(self, chunk: RowChunk, at: int, error: CometError) -> NoReturn:
         topic, row = chunk.topics[at], chunk.first + at
         raise RowNotSent(self._partition, row, topic, str(explained(error))) from error
+
+
+def _is_final(error: CometError) -> bool:
+    """Whether waiting cannot help: keys that a name server refuses now, it refuses later."""
+    is_refusal = isinstance(error, BrokerError) and error.code == ResponseCode.NO_PERMISSION
+    return is_refusal or not error.retriable
