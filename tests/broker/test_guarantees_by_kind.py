@@ -125,17 +125,18 @@ def test_each_kind_that_was_answered_is_there_once_after_a_crash(
     run(scenario())
 
 
-def test_under_async_flush_a_power_cut_takes_of_each_kind_the_last_seconds_alone() -> None:
-    async def scenario() -> None:
-        disk = new_disk()
-        await crashed(ASYNC, disk, "power_cut")
-        found = await found_again(ASYNC, disk)
-        for kind in KINDS:
-            assert found[f"{kind} before"] == 1, kind
-            assert found[f"{kind} now"] <= 1, kind
-        assert sum(found.values()) < 2 * len(KINDS), "this disk had not everything"
+async def takes_the_last_seconds_alone(store: StoreSettings, *, lies: bool = False) -> None:
+    disk = new_disk()
+    await crashed(store, disk, "power_cut", lies=lies)
+    found = await found_again(store, disk)
+    for kind in KINDS:
+        assert found[f"{kind} before"] == 1, kind
+        assert found[f"{kind} now"] <= 1, kind
+    assert sum(found.values()) < 2 * len(KINDS), "this disk had not everything"
 
-    run(scenario())
+
+def test_under_async_flush_a_power_cut_takes_of_each_kind_the_last_seconds_alone() -> None:
+    run(takes_the_last_seconds_alone(ASYNC))
 
 
 @pytest.mark.parametrize("crash", ["kill", "power_cut"])
@@ -165,16 +166,7 @@ def test_a_crash_takes_the_commits_of_the_last_five_seconds(
 
 
 def test_under_sync_flush_a_disk_that_lies_takes_as_much_as_under_async_flush() -> None:
-    async def scenario() -> None:
-        disk = new_disk()
-        await crashed(SYNC, disk, "power_cut", lies=True)
-        found = await found_again(SYNC, disk)
-        for kind in KINDS:
-            assert found[f"{kind} before"] == 1, kind
-            assert found[f"{kind} now"] <= 1, kind
-        assert sum(found.values()) < 2 * len(KINDS), "this disk had not everything"
-
-    run(scenario())
+    run(takes_the_last_seconds_alone(SYNC, lies=True))
 
 
 @pytest.mark.parametrize("store", [ASYNC, SYNC], ids=["ASYNC_FLUSH", "SYNC_FLUSH"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 Progress = Callable[[int, int], object]
 """Called with how many are done, and of how many."""
@@ -110,6 +110,16 @@ class ParkedMessage:
     broker_name: str = ""
     command: str = ""
     """The command that its key's messages follow now: "release", "redrive"; empty: it waits."""
+
+
+class SelectionArguments(TypedDict, total=False):
+    """The fields of a `Selection` as arguments of a call."""
+
+    key: str | None
+    msg_id: str | None
+    reason: str | None
+    since_ms: int
+    until_ms: int
 
 
 class Selection(NamedTuple):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.replication.failing_pair import DELAYS_S, IN_TIME_S
 from broker.replication.replica_pair import LOG_FILE, PORT, Node
+from broker.replication.seeded_runs import run_seed
 from cometmq.broker.replication.epoch_keeper import EpochKeeper, RoleChange
 from cometmq.broker.replication.epoch_peers import PERIOD_S, EpochPeers
 from cometmq.broker.replication.replica_quorum import ReplicaQuorum
@@ -418,28 +419,6 @@ class Group:
             await member.stop()
 
 
-def run_seed(seed: int) -> Counter[str]:
-    """Run a seed; an error names it."""
-    with asyncio.Runner(loop_factory=PartedLoop) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, PartedLoop)
-        failures: list[BaseException] = []
-        loop.set_exception_handler(
-            lambda _loop, context: failures.append(
-                context.get("exception") or RuntimeError(context["message"])
-            )
-        )
-        try:
-            counts = runner.run(_scenario(seed, loop))
-            if failures:
-                raise failures[0]
-        except (AssertionError, RuntimeError, CometError, OSError) as problem:
-            raise AssertionError(f"seed {seed}: {problem!r}") from (
-                failures[0] if failures else problem
-            )
-    return counts
-
-
 async def _scenario(seed: int, loop: PartedLoop) -> Counter[str]:
     async with asyncio.timeout(7_200):
         return await Group(seed, loop).run()
@@ -448,5 +427,5 @@ async def _scenario(seed: int, loop: PartedLoop) -> Counter[str]:
 def run_seeds(seeds: range) -> Counter[str]:
     total: Counter[str] = Counter()
     for seed in seeds:
-        total += run_seed(seed)
+        total += run_seed(seed, PartedLoop, _scenario)
     return total

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from broker.replication.replica_pair import ReplicaPair
-from cometmq.errors import CometError
+from broker.replication.seeded_runs import run_seed
 from cometmq.store.message_store import PutStatus
 from cometmq.testing.sim_loop import SimLoop, SimTransport
 
@@ -188,28 +188,6 @@ class Scenario:
             self.is_master_up = True
 
 
-def run_seed(seed: int) -> Counter[str]:
-    """Run a seed; an error names it."""
-    with asyncio.Runner(loop_factory=FailingLoop) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, FailingLoop)
-        failures: list[BaseException] = []
-        loop.set_exception_handler(
-            lambda _loop, context: failures.append(
-                context.get("exception") or RuntimeError(context["message"])
-            )
-        )
-        try:
-            counts = runner.run(_scenario(seed, loop))
-            if failures:
-                raise failures[0]
-        except (AssertionError, RuntimeError, CometError, OSError) as problem:
-            raise AssertionError(f"seed {seed}: {problem!r}") from (
-                failures[0] if failures else problem
-            )
-    return counts
-
-
 async def _scenario(seed: int, loop: FailingLoop) -> Counter[str]:
     return await Scenario(seed, loop).run()
 
@@ -217,5 +195,5 @@ async def _scenario(seed: int, loop: FailingLoop) -> Counter[str]:
 def run_seeds(seeds: range) -> Counter[str]:
     total: Counter[str] = Counter()
     for seed in seeds:
-        total += run_seed(seed)
+        total += run_seed(seed, FailingLoop, _scenario)
     return total

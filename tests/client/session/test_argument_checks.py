@@ -38,7 +38,7 @@ from cometmq.client.consumer.push_options import PushSettings
 from cometmq.client.polling.lite_pull_options import LitePullSettings
 from cometmq.client.producer.producer_options import ProducerSettings
 from cometmq.errors import CometError
-from cometmq.model.parking import ParkedMessage
+from cometmq.model.parking import ParkedMessage, SelectionArguments
 from cometmq.rules.failures.failure_policy import FailureAction
 from cometmq.wire.codes import RequestCode
 
@@ -390,10 +390,12 @@ def wrongs(table):
 
 
 def call(function, fitting, argument, value):
-    bound = inspect.signature(function).bind(*fitting)
-    bound.arguments[argument] = value
     signature = inspect.signature(function)
+    bound = signature.bind(*fitting)
     kinds = {name: one.kind for name, one in signature.parameters.items()}
+    if argument not in kinds and argument in SelectionArguments.__annotations__:
+        return function(*bound.args, **{argument: value})
+    bound.arguments[argument] = value
     by_name = [inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD]
     assert kinds[argument] in by_name
     return function(**bound.arguments)
@@ -651,6 +653,8 @@ def test_nothing_public_is_left_out(blocking, asyncio_one, table, without):
         for name, (_, wrong) in table.items():
             taken = inspect.signature(methods[name]).parameters.values()
             fixed = {one.name for one in taken if one.kind is not inspect.Parameter.VAR_KEYWORD}
+            if any(one.name == "selection" for one in taken):
+                fixed |= set(SelectionArguments.__annotations__)
             assert set(wrong) == fixed - {"self"}, name
     functions = {name for name in cometmq.__all__ if inspect.isfunction(getattr(cometmq, name))}
     assert functions == {"by_hash"}

@@ -30,8 +30,10 @@ from cometmq.model.parking import ParkedMessage, ParkingStep, Selection, parking
 from cometmq.model.topic import dlq_topic_of
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from cometmq.model.message import MessageExt
-    from cometmq.model.parking import Progress, RedriveReport
+    from cometmq.model.parking import Progress, RedriveReport, SelectionArguments
 
 _RATE_MAX = 1_000_000
 
@@ -48,16 +50,11 @@ class AsyncParkingAdmin(AsyncUserAdmin):
     async def parked(
         self,
         group: str,
-        *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
+        **selection: Unpack[SelectionArguments],
     ) -> list[ParkedMessage]:
         """The parked messages of a group, those of a key in their order."""
         check_group(group)
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        wanted = _checked(selection)
         logs = await self._logs(group)
         return [one for each in logs for one in each.messages() if wanted.takes(one)]
 
@@ -75,22 +72,18 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         self,
         group: str,
         *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         rate: float = 0.0,
         dry_run: bool = False,
         wait_s: float = 60.0,
         progress: Progress | None = None,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Give parked keys back to the group's own handler; other groups see nothing again.
 
         A key is released as a whole: all its parked messages, oldest first, before later ones; the
         choice is of keys with such a message. Waits up to `wait_s` for members to do it.
         """
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        wanted = _checked(selection)
         rate = _checked_rate(group, rate, wait_s, progress, dry_run=dry_run)
         commands = ParkingCommands(await self._logs(group), wanted, progress)
         return await commands.run(ParkingStep.RELEASE, "", rate, wait_s, dry_run=dry_run)
@@ -100,21 +93,17 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         group: str,
         *,
         to: str | None = None,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         rate: float = 0.0,
         dry_run: bool = False,
         wait_s: float = 60.0,
         progress: Progress | None = None,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Send parked keys to their own topics again, or to the topic `to`, as new messages.
 
         All groups of that topic get them. Otherwise like `release_parked`.
         """
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        wanted = _checked(selection)
         rate = _checked_rate(group, rate, wait_s, progress, dry_run=dry_run)
         if to is not None:
             check_name(to)
@@ -127,15 +116,11 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         self,
         group: str,
         *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         dry_run: bool = False,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Let single parked messages count as done; no handler gets them."""
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        wanted = _checked(selection)
         _checked_rate(group, 0.0, 1.0, None, dry_run=dry_run)
         return await ParkingCommands(await self._logs(group), wanted, None).drop(dry_run=dry_run)
 
@@ -153,14 +138,10 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         *,
         to: str | None = None,
         to_group: bool = False,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         rate: float = 0.0,
         dry_run: bool = False,
         progress: Progress | None = None,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Send dead letters of a group again, each once, those of a sharding key in their order.
 
@@ -168,7 +149,7 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
         same, this call stops and refuses the rest.
         """
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        wanted = _checked(selection)
         rate = _checked_rate(group, rate, 1.0, progress, dry_run=dry_run)
         check_flag("to_group", to_group)
         if to is not None:
@@ -183,15 +164,11 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         self,
         group: str,
         *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         dry_run: bool = False,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
-        wanted = _selection(key, msg_id, reason, since_ms, until_ms)
+        wanted = _checked(selection)
         _checked_rate(group, 0.0, 1.0, None, dry_run=dry_run)
         redrive = await self._dead_letter_redrive(group, wanted, None)
         return await redrive.drop(dry_run=dry_run)
@@ -236,14 +213,13 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         return ParkingLog(session, group, broker_name, sender, queue_id)
 
 
-def _selection(
-    key: str | None, msg_id: str | None, reason: str | None, since_ms: int, until_ms: int
-) -> Selection:
-    for name, value in (("key", key), ("msg_id", msg_id), ("reason", reason)):
-        check_type(name, value, str | None, "a text")
-    check_whole("since_ms", since_ms, 0, INT64_MAX)
-    check_whole("until_ms", until_ms, since_ms, INT64_MAX)
-    return Selection(key, msg_id, reason, since_ms, until_ms)
+def _checked(arguments: SelectionArguments) -> Selection:
+    selection = Selection(**arguments)
+    for name in ("key", "msg_id", "reason"):
+        check_type(name, getattr(selection, name), str | None, "a text")
+    check_whole("since_ms", selection.since_ms, 0, INT64_MAX)
+    check_whole("until_ms", selection.until_ms, selection.since_ms, INT64_MAX)
+    return selection
 
 
 def _checked_rate(

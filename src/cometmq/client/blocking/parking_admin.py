@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.client.blocking.user_admin import UserAdmin
-from cometmq.client.session.argument_checks import INT64_MAX
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from cometmq.client.admin.parking_admin import AsyncParkingAdmin
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.model.message import MessageExt
-    from cometmq.model.parking import ParkedMessage, Progress, RedriveReport
+    from cometmq.model.parking import ParkedMessage, Progress, RedriveReport, SelectionArguments
 
 
 class ParkingAdmin(UserAdmin):
@@ -30,22 +31,9 @@ class ParkingAdmin(UserAdmin):
     _inner: AsyncParkingAdmin
     _bridge: BlockingBridge
 
-    def parked(
-        self,
-        group: str,
-        *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
-    ) -> list[ParkedMessage]:
+    def parked(self, group: str, **selection: Unpack[SelectionArguments]) -> list[ParkedMessage]:
         """The parked messages of a group, those of a key in their order."""
-        return self._bridge.call(
-            self._inner.parked(
-                group, key=key, msg_id=msg_id, reason=reason, since_ms=since_ms, until_ms=until_ms
-            )
-        )
+        return self._bridge.call(self._inner.parked(group, **selection))
 
     def parked_message(self, group: str, parked: ParkedMessage) -> MessageExt:
         """A parked message as its handler will get it. Raises BrokerError when it is gone."""
@@ -55,15 +43,11 @@ class ParkingAdmin(UserAdmin):
         self,
         group: str,
         *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         rate: float = 0.0,
         dry_run: bool = False,
         wait_s: float = 60.0,
         progress: Progress | None = None,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Give parked keys back to the group's own handler; other groups see nothing again.
 
@@ -72,16 +56,7 @@ class ParkingAdmin(UserAdmin):
         """
         return self._bridge.call(
             self._inner.release_parked(
-                group,
-                key=key,
-                msg_id=msg_id,
-                reason=reason,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                rate=rate,
-                dry_run=dry_run,
-                wait_s=wait_s,
-                progress=progress,
+                group, rate=rate, dry_run=dry_run, wait_s=wait_s, progress=progress, **selection
             )
         )
 
@@ -90,15 +65,11 @@ class ParkingAdmin(UserAdmin):
         group: str,
         *,
         to: str | None = None,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         rate: float = 0.0,
         dry_run: bool = False,
         wait_s: float = 60.0,
         progress: Progress | None = None,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Send parked keys to their own topics again, or to the topic `to`, as new messages.
 
@@ -108,41 +79,19 @@ class ParkingAdmin(UserAdmin):
             self._inner.redrive_parked(
                 group,
                 to=to,
-                key=key,
-                msg_id=msg_id,
-                reason=reason,
-                since_ms=since_ms,
-                until_ms=until_ms,
                 rate=rate,
                 dry_run=dry_run,
                 wait_s=wait_s,
                 progress=progress,
+                **selection,
             )
         )
 
     def drop_parked(
-        self,
-        group: str,
-        *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
-        dry_run: bool = False,
+        self, group: str, *, dry_run: bool = False, **selection: Unpack[SelectionArguments]
     ) -> RedriveReport:
         """Let single parked messages count as done; no handler gets them."""
-        return self._bridge.call(
-            self._inner.drop_parked(
-                group,
-                key=key,
-                msg_id=msg_id,
-                reason=reason,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                dry_run=dry_run,
-            )
-        )
+        return self._bridge.call(self._inner.drop_parked(group, dry_run=dry_run, **selection))
 
     def repair_parked(self, group: str, parked: ParkedMessage, body: bytes) -> bool:
         """Give a parked message another body; False where it has left, or is on its way."""
@@ -154,14 +103,10 @@ class ParkingAdmin(UserAdmin):
         *,
         to: str | None = None,
         to_group: bool = False,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
         rate: float = 0.0,
         dry_run: bool = False,
         progress: Progress | None = None,
+        **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Send dead letters of a group again, each once, those of a sharding key in their order.
 
@@ -174,40 +119,18 @@ class ParkingAdmin(UserAdmin):
                 group,
                 to=to,
                 to_group=to_group,
-                key=key,
-                msg_id=msg_id,
-                reason=reason,
-                since_ms=since_ms,
-                until_ms=until_ms,
                 rate=rate,
                 dry_run=dry_run,
                 progress=progress,
+                **selection,
             )
         )
 
     def drop_dead_letters(
-        self,
-        group: str,
-        *,
-        key: str | None = None,
-        msg_id: str | None = None,
-        reason: str | None = None,
-        since_ms: int = 0,
-        until_ms: int = INT64_MAX,
-        dry_run: bool = False,
+        self, group: str, *, dry_run: bool = False, **selection: Unpack[SelectionArguments]
     ) -> RedriveReport:
         """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
-        return self._bridge.call(
-            self._inner.drop_dead_letters(
-                group,
-                key=key,
-                msg_id=msg_id,
-                reason=reason,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                dry_run=dry_run,
-            )
-        )
+        return self._bridge.call(self._inner.drop_dead_letters(group, dry_run=dry_run, **selection))
 
     def open_dead_letters(self, group: str) -> list[MessageExt]:
         """The dead letters of a group that were neither sent again nor dropped, oldest first."""

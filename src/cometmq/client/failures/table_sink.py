@@ -1,6 +1,6 @@
 """A table of messages that a group gives up: a sink for `OnFailure.store`.
 
-Owns the columns and their SQL for any DB-API connection; knows nothing of when a message is given
+Owns the columns; knows nothing of when a message is given
 up and what happens to its row. Invariant: one row a message, as long as one writer at a time has
 its queue, which holds for consumers in order: a second attempt finds the row.
 Java: nothing alike
@@ -9,11 +9,9 @@ Java: nothing alike
 from __future__ import annotations
 
 import json
-import re
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from cometmq.errors import SettingsError
+from cometmq.client.failures.message_table import PLACE, MessageTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +19,8 @@ if TYPE_CHECKING:
     from cometmq.client.handling.handler_call import FailureDetails
     from cometmq.model.message import MessageExt
 
-_TYPES = {
-    "topic": "VARCHAR(255)",
-    "broker_name": "VARCHAR(255)",
-    "queue_id": "INTEGER",
-    "queue_offset": "BIGINT",
+_COLUMNS = {
+    **PLACE,
     "msg_id": "VARCHAR(255)",
     "message_keys": "TEXT",
     "tag": "TEXT",
@@ -38,9 +33,6 @@ _TYPES = {
     "stored_ms": "BIGINT",
     "failed_ms": "BIGINT",
 }
-_PLACE = ("topic", "broker_name", "queue_id", "queue_offset")
-_MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 
 class TableSink:
@@ -58,38 +50,15 @@ class TableSink:
     def __init__(
         self, connect: Callable[[], Any], table: str, *, paramstyle: str = "qmark"
     ) -> None:
-        if not callable(connect):
-            raise SettingsError(f"connect is {connect!r}; it must be a function without arguments")
-        if not isinstance(table, str) or not _NAME.fullmatch(table):
-            raise SettingsError(f"table is {table!r}, which is no name of a table")
-        mark = _MARKS.get(paramstyle) if isinstance(paramstyle, str) else None
-        if mark is None:
-            raise SettingsError(f"paramstyle is {paramstyle!r}; it must be {', '.join(_MARKS)}")
-        self._connect = connect
-        self._table = table
-        where = " AND ".join(f"{name} = {mark}" for name in _PLACE)
-        marks = ", ".join([mark] * len(_TYPES))
-        self._look = f"SELECT 1 FROM {table} WHERE {where}"
-        self._insert = f"INSERT INTO {table} ({', '.join(_TYPES)}) VALUES ({marks})"
+        self._table = MessageTable(connect, table, _COLUMNS, paramstyle)
 
     def schema(self, body_type: str = "BLOB") -> str:
         """Return a CREATE TABLE statement; PostgreSQL's `body_type` is BYTEA."""
-        if not isinstance(body_type, str):
-            raise SettingsError(f"body_type is {body_type!r}; it must be a type of SQL, as 'BLOB'")
-        columns = ", ".join(f"{name} {kind or body_type}" for name, kind in _TYPES.items())
-        return (
-            f"CREATE TABLE IF NOT EXISTS {self._table} "
-            f"({columns}, PRIMARY KEY ({', '.join(_PLACE)}))"
-        )
+        return self._table.schema(body_type)
 
     def __call__(self, message: MessageExt, failure: FailureDetails) -> None:
         """Write the row and commit it."""
-        row = _row(message, failure)
-        with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(self._look, row[: len(_PLACE)])
-            if cursor.fetchone() is None:
-                cursor.execute(self._insert, row)
-                connection.commit()
+        self._table.add(_row(message, failure))
 
 
 def _row(message: MessageExt, failure: FailureDetails) -> tuple[object, ...]:

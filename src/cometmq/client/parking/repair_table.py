@@ -1,17 +1,15 @@
 """Parked messages as rows of the user's own table: to be looked at, repaired and sent back.
 
-Owns the columns and their SQL for any DB-API connection; leaves to the group's parking topic what
+Owns the columns and who has a row; leaves to the group's parking topic what
 counts. Invariant: a row is taken by one operator; a repaired body is written to the parking topic
 before its key is released. Java: nothing alike
 """
 
 from __future__ import annotations
 
-import re
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cometmq.errors import SettingsError
+from cometmq.client.failures.message_table import PLACE, MessageTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,11 +17,8 @@ if TYPE_CHECKING:
     from cometmq.client.blocking.admin import Admin
     from cometmq.model.parking import RedriveReport
 
-_TYPES = {
-    "topic": "VARCHAR(255)",
-    "broker_name": "VARCHAR(255)",
-    "queue_id": "INTEGER",
-    "queue_offset": "BIGINT",
+_COLUMNS = {
+    **PLACE,
     "message_key": "TEXT",
     "message_order": "BIGINT",
     "msg_id": "VARCHAR(255)",
@@ -34,9 +29,6 @@ _TYPES = {
     "state": "VARCHAR(16)",
     "operator": "TEXT",
 }
-_PLACE = ("topic", "broker_name", "queue_id", "queue_offset")
-_MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 
 class RepairRow(NamedTuple):
@@ -68,66 +60,52 @@ class RepairTable:
     def __init__(
         self, connect: Callable[[], Any], table: str, group: str, *, paramstyle: str = "qmark"
     ) -> None:
-        if not isinstance(table, str) or not _NAME.fullmatch(table):
-            raise SettingsError(f"table is {table!r}, which is no name of a table")
-        if paramstyle not in _MARKS:
-            raise SettingsError(f"paramstyle is {paramstyle!r}; it must be {', '.join(_MARKS)}")
-        self._connect = connect
-        self._table = table
+        self._table = MessageTable(connect, table, _COLUMNS, paramstyle)
         self._group = group
-        self._mark = _MARKS[paramstyle]
-        self._where = " AND ".join(f"{name} = {self._mark}" for name in _PLACE)
 
     def schema(self, body_type: str = "BLOB") -> str:
         """Return a CREATE TABLE statement; PostgreSQL's `body_type` is BYTEA."""
-        columns = ", ".join(f"{name} {kind or body_type}" for name, kind in _TYPES.items())
-        key = ", ".join(_PLACE)
-        return f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}, PRIMARY KEY ({key}))"
+        return self._table.schema(body_type)
 
     def fill(self, admin: Admin) -> int:
         """Add the parked messages that have no row yet; how many."""
         added = 0
         for one in admin.parked(self._group):
             place = (one.topic, one.broker_name, one.queue_id, one.offset)
-            if self._rows(f"WHERE {self._where}", place):
+            if self._rows(self._table.at_place, place):
                 continue
             body = bytes(admin.parked_message(self._group, one).body)
             facts = (one.key, one.order, one.msg_id, body, one.reason, one.attempts, one.parked_ms)
-            marks = ", ".join([self._mark] * len(_TYPES))
-            self._run(
-                f"INSERT INTO {self._table} ({', '.join(_TYPES)}) VALUES ({marks})",
-                (*place, *facts, "new", None),
-            )
-            added += 1
+            added += self._table.add((*place, *facts, "new", None))
         return added
 
     def rows(self, state: str | None = None) -> list[RepairRow]:
         """The rows, or those in a state, those of a key in their order."""
         if state is None:
-            return self._rows("", ())
-        return self._rows(f"WHERE state = {self._mark}", (state,))
+            return self._rows("1 = 1", ())
+        return self._rows(f"state = {self._table.mark}", (state,))
 
     def take(self, key: str, operator: str) -> list[RepairRow]:
         """Mark the new rows of a key as one operator's; those that are his, oldest first.
 
         Of two who ask at the same time, one gets each row.
         """
-        mark = self._mark
-        self._run(
-            f"UPDATE {self._table} SET state = 'taken', operator = {mark} "
-            f"WHERE message_key = {mark} AND state = 'new'",
+        mark = self._table.mark
+        self._table.update(
+            f"SET state = 'taken', operator = {mark} WHERE message_key = {mark} AND state = 'new'",
             (operator, key),
         )
-        where = f"WHERE message_key = {mark} AND operator = {mark} AND state = 'taken'"
+        where = f"message_key = {mark} AND operator = {mark} AND state = 'taken'"
         return self._rows(where, (key, operator))
 
     def repair(self, row: RepairRow, body: bytes) -> bool:
         """Give a row that its operator has taken another body; whether it was his still."""
+        table = self._table
         return bool(
-            self._run(
-                f"UPDATE {self._table} SET body = {self._mark} WHERE {self._where} "
-                f"AND state = 'taken' AND operator = {self._mark}",
-                (body, *row[: len(_PLACE)], row.operator),
+            table.update(
+                f"SET body = {table.mark} WHERE {table.at_place} "
+                f"AND state = 'taken' AND operator = {table.mark}",
+                (body, *row[: len(PLACE)], row.operator),
             )
         )
 
@@ -137,7 +115,7 @@ class RepairTable:
         Called again, by anybody, it does nothing twice: what has left is no longer parked. Rows of
         messages that have left are "sent" then.
         """
-        taken = {row[: len(_PLACE)]: row for row in self.take(key, operator)}
+        taken = {row[: len(PLACE)]: row for row in self.take(key, operator)}
         for one in admin.parked(self._group, key=key):
             row = taken.get((one.topic, one.broker_name, one.queue_id, one.offset))
             if row is not None and not one.command:
@@ -150,20 +128,9 @@ class RepairTable:
             for one in admin.parked(self._group, key=key)
         }
         for place in taken.keys() - there:
-            self._run(f"UPDATE {self._table} SET state = 'sent' WHERE {self._where}", place)
+            self._table.update(f"SET state = 'sent' WHERE {self._table.at_place}", place)
         return report
 
-    def _rows(self, where: str, values: Iterable[object]) -> list[RepairRow]:
+    def _rows(self, condition: str, values: Iterable[object]) -> list[RepairRow]:
         order = "ORDER BY message_key, message_order, queue_offset"
-        with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(
-                f"SELECT {', '.join(_TYPES)} FROM {self._table} {where} {order}", tuple(values)
-            )
-            return [RepairRow(*row) for row in cursor.fetchall()]
-
-    def _run(self, statement: str, values: Iterable[object]) -> int:
-        """Execute and commit; the number of rows that changed."""
-        with closing(self._connect()) as connection, closing(connection.cursor()) as cursor:
-            cursor.execute(statement, tuple(values))
-            connection.commit()
-            return int(cursor.rowcount)
+        return [RepairRow(*row) for row in self._table.select(f"WHERE {condition} {order}", values)]
