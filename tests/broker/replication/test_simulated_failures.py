@@ -6,8 +6,10 @@ import pytest
 
 from broker.replication.failing_pair import run_seeds
 from cometmq.broker.replication.replica_quorum import ReplicaQuorum, SlaveRange
+from oracle_runs import record_run
 
-SEEDS, MANY = 100, 100_000
+SEEDS, MANY, PARTS = 950, 100_000, 20
+FOUND_WITHIN = 100
 
 
 def test_what_is_answered_survives_failures_of_all_three() -> None:
@@ -19,9 +21,20 @@ def test_what_is_answered_survives_failures_of_all_three() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("part", range(20))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_what_is_answered_survives_failures_from_many_seeds(part: int) -> None:
-    run_seeds(range(part * MANY // 20, (part + 1) * MANY // 20))
+    counts = run_seeds(range(part * MANY // PARTS, (part + 1) * MANY // PARTS))
+    record_run(
+        "replicas",
+        str(part),
+        replay="pytest -m slow tests/broker/replication/test_simulated_failures.py",
+        seeds=MANY // PARTS,
+        slaves_crashed=counts["slave"],
+        masters_crashed=counts["master"],
+        links_stalled_or_cut=counts["stall"] + counts["cut"],
+        answered_ok=counts["PUT_OK"],
+        answered_12=counts["FLUSH_SLAVE_TIMEOUT"],
+    )
 
 
 def test_a_simulation_without_the_rule_about_a_slave_s_first_byte_finds_the_loss(
@@ -32,4 +45,4 @@ def test_a_simulation_without_the_rule_about_a_slave_s_first_byte_finds_the_loss
 
     monkeypatch.setattr(ReplicaQuorum, "_is_covered", is_covered)
     with pytest.raises(AssertionError, match="is answered and not at the slave"):
-        run_seeds(range(SEEDS))
+        run_seeds(range(FOUND_WITHIN))
