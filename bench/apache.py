@@ -46,12 +46,13 @@ HEADING = (
 
 
 def free_port() -> int:
-    """A port that was free a moment ago, as was the one two below, which brokers take too."""
+    """A port that was free a moment ago, as were those that brokers take too: - 2 and + 1."""
     for port in range(21_000, 32_000, 7):
-        with socket.socket() as first, socket.socket() as second:
+        with socket.socket() as first, socket.socket() as second, socket.socket() as third:
             try:
                 first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port - 2))
+                third.bind(("127.0.0.1", port + 1))
             except OSError:
                 continue
             return port
@@ -77,26 +78,44 @@ def java(jars: Path, home: Path, main: str, flags: list[str], conf: dict) -> Ite
 
 
 @contextmanager
+def names(jars: Path, home: Path) -> Iterator[str]:
+    """Its name server, "host:port"."""
+    port = free_port()
+    with java(jars, home / "n", "namesrv.NamesrvStartup", ["-Xmx256m"], {"listenPort": port}):
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def one_broker(
+    jars: Path, home: Path, namesrv: str, heap_gb: int, **settings: object
+) -> Iterator[Server]:
+    """One of its brokers, with a fresh store in `home`."""
+    port = free_port()
+    conf = {
+        "brokerName": "apache-a",
+        "namesrvAddr": namesrv,
+        "brokerIP1": "127.0.0.1",
+        "brokerIP2": "127.0.0.1",
+        "listenPort": port,
+        "haListenPort": port + 1,
+        "storePathRootDir": home / "store",
+        "storePathCommitLog": home / "store" / "commitlog",
+        "defaultTopicQueueNums": 8,
+        "diskMaxUsedSpaceRatio": 95,
+        **settings,
+    }
+    heap = [f"-Xms{heap_gb}g", f"-Xmx{heap_gb}g", f"-XX:MaxDirectMemorySize={heap_gb}g"]
+    with java(jars, home, "broker.BrokerStartup", [*heap, "-XX:+AlwaysPreTouch"], conf) as pid:
+        yield Server("Apache's broker", port, pid, namesrv)
+
+
+@contextmanager
 def apache(jars: Path) -> Iterator[Server]:
     """Its name server and its broker, with a fresh store."""
     home = Path(tempfile.mkdtemp(prefix="cometmq-apache-"))
-    names = free_port()
     try:
-        with java(jars, home / "n", "namesrv.NamesrvStartup", ["-Xmx256m"], {"listenPort": names}):
-            port = free_port()
-            conf = {
-                "brokerName": "apache-a",
-                "namesrvAddr": f"127.0.0.1:{names}",
-                "brokerIP1": "127.0.0.1",
-                "listenPort": port,
-                "storePathRootDir": home / "store",
-                "storePathCommitLog": home / "store" / "commitlog",
-                "defaultTopicQueueNums": 8,
-                "diskMaxUsedSpaceRatio": 95,
-            }
-            flags = ["-Xms2g", "-Xmx2g", "-XX:MaxDirectMemorySize=2g", "-XX:+AlwaysPreTouch"]
-            with java(jars, home / "b", "broker.BrokerStartup", flags, conf) as pid:
-                yield Server("Apache's broker", port, pid)
+        with names(jars, home) as namesrv, one_broker(jars, home / "b", namesrv, 2) as server:
+            yield server
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

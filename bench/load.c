@@ -3,7 +3,8 @@
  * Sends are SEND_MESSAGE_V2 (310) with a JSON header as a Java client writes it: a fresh UNIQ_KEY, born
  * time and opaque each, TAGS, WAIT, and with --keys 1 a fresh KEYS as well. Pulls are PULL_MESSAGE (11)
  * of up to --pull records, no waiting; at the end of a queue they begin anew. Every answer is matched by
- * its opaque and its code looked at. After the warm-up it counts for --seconds and prints one JSON line:
+ * its opaque and its code looked at. With --rate R they leave in bursts, one a millisecond, R a second in
+ * all, as far as the windows have room. After the warm-up it counts for --seconds and prints one JSON line:
  * requests, messages, errors, latency percentiles, its own CPU and the server's (all threads).
  */
 #include "frames.h"
@@ -25,7 +26,7 @@ struct connection {
 struct field { size_t at, width; }; /* where a changing value stands in the template */
 
 static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid;
-static double seconds = 1.2, warm = 0.4;
+static double seconds = 1.2, warm = 0.4, rate;
 static const char *topic = "bench";
 
 static uint8_t template[FRAME];
@@ -36,6 +37,9 @@ static uint32_t generation;
 static uint64_t offsets[QUEUES];
 static long first_error;
 static int counting, stopping;
+static struct { struct connection *c; int slot; } *resting; /* with --rate: what may be asked when it is due */
+static int rests;
+static uint64_t due_ns;
 
 static uint64_t now_ns(clockid_t which) {
     struct timespec t;
@@ -174,7 +178,9 @@ static void take(struct connection *c, const uint8_t *frame, uint32_t total, uin
         histogram[bucket_of(now - c->slots[slot].sent_ns)]++;
     }
     c->slots[slot].opaque = 0;
-    if (!stopping) ask(c, slot, now, born_ms);
+    if (stopping) return;
+    if (rate) resting[rests].c = c, resting[rests++].slot = slot;
+    else ask(c, slot, now, born_ms);
 }
 
 static void flush_out(struct connection *c, int poll) {
@@ -228,10 +234,22 @@ static struct connection *open_connection(int poll) {
     return c;
 }
 
+/* Ask as many as are due; what the server was too slow for is not made up for. */
+static void ask_due(int poll, uint64_t now) {
+    uint64_t born_ms = now_ns(CLOCK_REALTIME_COARSE) / 1000000;
+    for (; rests && due_ns <= now; due_ns += 1e9 / rate) {
+        struct connection *c = resting[--rests].c;
+        ask(c, resting[rests].slot, now, born_ms);
+        flush_out(c, poll);
+    }
+    if (!rests && due_ns < now) due_ns = now;
+}
+
 static void run_until(int poll, uint64_t end_ns) {
     struct epoll_event ready[256];
     for (uint64_t now; (now = now_ns(CLOCK_MONOTONIC)) < end_ns;) {
-        int count = epoll_wait(poll, ready, 256, (end_ns - now) / 1000000 + 1);
+        if (rate && !stopping) ask_due(poll, now);
+        int count = epoll_wait(poll, ready, 256, rate ? 1 : (end_ns - now) / 1000000 + 1);
         for (int i = 0; i < count; i++) {
             struct connection *c = ready[i].data.ptr;
             if (ready[i].events & ~EPOLLOUT) receive(c);
@@ -253,6 +271,7 @@ static void read_arguments(int argc, char **argv) {
         else if (!strcmp(name, "server-pid")) server_pid = atoi(value);
         else if (!strcmp(name, "seconds")) seconds = atof(value);
         else if (!strcmp(name, "warm")) warm = atof(value);
+        else if (!strcmp(name, "rate")) rate = atof(value);
         else if (!strcmp(name, "topic")) topic = value;
         else { fprintf(stderr, "bench: unknown option %s\n", argv[i]); exit(2); }
     }
@@ -270,9 +289,13 @@ int main(int argc, char **argv) {
     int poll = epoll_create1(0);
     struct connection **all = calloc(connections, sizeof *all);
     for (int i = 0; i < connections; i++) all[i] = open_connection(poll);
+    resting = calloc((size_t)connections * window, sizeof *resting);
+    due_ns = now_ns(CLOCK_MONOTONIC);
     for (int i = 0; i < connections; i++) {
         uint64_t now = now_ns(CLOCK_MONOTONIC), born_ms = now_ns(CLOCK_REALTIME) / 1000000;
-        for (int slot = 0; slot < window; slot++) ask(all[i], slot, now, born_ms);
+        for (int slot = 0; slot < window; slot++)
+            if (rate) resting[rests].c = all[i], resting[rests++].slot = slot;
+            else ask(all[i], slot, now, born_ms);
         flush_out(all[i], poll);
     }
     run_until(poll, now_ns(CLOCK_MONOTONIC) + warm * 1e9);

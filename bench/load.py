@@ -2,7 +2,7 @@
 
 One thread, one selector, frames cut by `struct`. It tops out below a good broker, so its rounds
 mostly measure itself; run.py says so. What it leaves out: the changing KEYS are written, but born
-times stand still for a round.
+times stand still for a round, and there is no --rate.
 """
 
 import argparse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +13,18 @@ from broker.replication.broker_pair import SLAVE, commit, end_of, pair, until
 from cometmq import AsyncPushConsumer, ConsumeFrom
 from cometmq.wire.codes import ResponseCode
 
+if TYPE_CHECKING:
+    from broker.commands import Harness
+
 FOUND, MOVED = ResponseCode.SUCCESS, ResponseCode.PULL_OFFSET_MOVED
 LATER, NOTHING = ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_NOT_FOUND
 NO_MEMORY = replace(SMALL_STORE, memory_percent=0)
+
+
+def read_at(harness: Harness) -> int:
+    stats = harness.broker.state.stats
+    stats.refresh()
+    return stats.user_gets.count
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
@@ -28,11 +38,43 @@ def test_a_reader_far_behind_is_sent_to_a_slave_where_that_is_enabled(is_enabled
             far = await client.pull("T", max_msg_nums=1)
             assert far.code == FOUND
             assert far.ext["suggestWhichBrokerId"] == ("1" if is_enabled else "0")
-            at_end = await client.pull("T", queue_offset=3)
-            assert (at_end.code, at_end.ext["suggestWhichBrokerId"]) == (
-                NOTHING,
-                "1" if is_enabled else "0",
+            await client.send("Other", bytes(5_000))
+            at_end = await client.pull("T", queue_offset=3)  # it lacks nothing
+            assert (at_end.code, at_end.ext["suggestWhichBrokerId"]) == (NOTHING, "0")
+
+    run(scenario())
+
+
+def test_a_consumer_far_behind_reads_at_the_slave_and_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cometmq.broker.request_handlers.ram_bytes", lambda: 200_000)
+
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await brokers.both(
+                broker_role="SYNC_MASTER", in_sync_replicas=2, slave_read_enable=True
             )
+            client = await master.client()
+            for number in range(200):  # 80 kB are 40 % of the memory, and these 200 kB
+                await client.send("T", b"%03d" % number + bytes(900), queue_id=0)
+            got: list[bytes] = []
+            consumer = AsyncPushConsumer(
+                "CG", namesrv=brokers.namesrv, consume_from=ConsumeFrom.FIRST, pull_batch_size=8
+            )
+            consumer.subscribe("T", "*", lambda messages: got.extend(m.body[:3] for m in messages))
+            async with consumer:
+                await until(lambda: len(got) == 200)
+                at_master, at_slave = read_at(master), read_at(slave)
+                assert at_slave > 80  # some 120 of them were old
+                assert at_master > 60
+                for number in range(200, 260):
+                    await client.send("T", b"%03d" % number, queue_id=0)
+                await until(lambda: len(got) == 260)
+                assert (read_at(master), read_at(slave)) == (at_master + 60, at_slave)
+                offsets = master.broker.state.offsets
+                await until(lambda: offsets.committed("CG", "T", 0) == 260)
+            assert got == [b"%03d" % number for number in range(260)]
 
     run(scenario())
 

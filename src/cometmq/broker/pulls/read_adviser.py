@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.headers.pull import PullMessageRequestHeader
 
+_READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE})
+"""Who has reached the end of its queue is not behind, however much the log has of other topics."""
+
 
 class AdvisedAnswer(NamedTuple):
     """The code of a pull's answer, its content, and the broker id to ask next."""
@@ -70,7 +73,7 @@ class ReadAdviser:
         """What to answer to a read."""
         code = self.code(got, header.queue_offset)
         is_followed = self._is_master_followed
-        is_behind = self._is_far_behind(header, got.next_offset)
+        is_behind = got.status in _READ and self._is_far_behind(header, got.next_offset)
         if is_followed is None:
             slow, usual = group.which_broker_when_consume_slowly, group.broker_id
             return AdvisedAnswer(code, got, slow if is_behind else usual)
