@@ -143,6 +143,17 @@ class AccessDirectory:
                 policies[kind] = left
             await self._keep_acl(username, Acl(username, policies))
 
+    async def take_over(self, rules: AccessRules) -> bool:
+        """Have these users and policies alone; False where they are those that there are.
+
+        Raises Reject where there is no super user among them, or the disk does not take them.
+        """
+        async with self._changing:
+            if (rules.users, rules.acls) == (self._rules.users, self._rules.acls):
+                return False
+            await self._keep(rules)
+            return True
+
     async def _keep_acl(self, username: str, acl: Acl) -> None:
         acls = {**self._rules.acls, username: acl}
         if not acl.policies:

@@ -67,6 +67,8 @@ class ServerAccess:
         if settings.auth_config_path:
             directory = expand_user_path("authConfigPath", settings.auth_config_path)
         self.control: AccessControl | None = None
+        self.directory: AccessDirectory | None = None
+        """The users and policies that requests may change; None where there are none."""
         self._file = AccessFile(directory / FILE_NAME, files)
         self._stored = AccessRules()
         self._accounts: PlainAclFile | None = None
@@ -81,6 +83,7 @@ class ServerAccess:
             self.control = AccessControl(
                 self._with_initial_users(), cluster, authorizes=settings.authorization_enabled
             )
+            self.directory = AccessDirectory(self.control.rules, self._file, self.control.set_rules)
 
     def keep_initial_users(self) -> None:
         """Write the users that the settings name, if they are new. Raises SettingsError."""
@@ -97,8 +100,7 @@ class ServerAccess:
             return AccessRequests(None, lambda _request: False, _OFF).endpoints()
         if self._accounts is not None:
             return AccessRequests(None, control.is_of_super_user, _IN_FILE).endpoints()
-        directory = AccessDirectory(control.rules, self._file, control.set_rules)
-        return AccessRequests(directory, control.is_of_super_user).endpoints()
+        return AccessRequests(self.directory, control.is_of_super_user).endpoints()
 
     def watch(self, background: BackgroundTasks) -> None:
         """Have the file of ACL 1.0 read whenever it changes, where it is used."""

@@ -149,7 +149,15 @@ class Broker:
         if not settings.is_slave:
             return MasterRole(store, settings, registration, self._tls, keeper, peers)
         return SlaveRole(
-            store, self.state, settings, self._pool, registration, self._tls, keeper, peers
+            store,
+            self.state,
+            settings,
+            self._pool,
+            registration,
+            self._tls,
+            keeper,
+            peers,
+            self._access.directory,
         )
 
     def _subscribe(self, live: LiveSettings) -> None:

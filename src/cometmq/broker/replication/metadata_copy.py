@@ -137,19 +137,19 @@ class MetadataCopy:
         state, channel = self._state, await self._pool.channel(self.master_addr)
         asked_for = set(self.unknown_topics)
         state.topics.take_over(
-            await _ask(channel, RequestCode.GET_ALL_TOPIC_CONFIG, decode_topic_table)
+            await ask(channel, RequestCode.GET_ALL_TOPIC_CONFIG, decode_topic_table)
         )
         self.unknown_topics -= asked_for  # one that did not come was deleted
         commits = await self._copy_offsets(channel)
         await self._copy_delays(channel)
         state.groups.take_over(
-            await _ask(channel, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, decode_group_table)
+            await ask(channel, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, decode_group_table)
         )
         await self._carry(channel, commits)
 
     async def _copy_offsets(self, channel: Channel) -> list[Commit]:
         """Take the master's offsets over; returns those that it is to have from here."""
-        theirs = await _ask(channel, RequestCode.GET_ALL_CONSUMER_OFFSET, _offsets)
+        theirs = await ask(channel, RequestCode.GET_ALL_CONSUMER_OFFSET, _offsets)
         offsets, copied = self._state.offsets, self._copied
         present = offsets.snapshot()
         commits = [] if copied is None else list(own_commits(present, copied, theirs.offsets))
@@ -181,10 +181,10 @@ class MetadataCopy:
 
     async def _copy_delays(self, channel: Channel) -> None:
         if self._delays is None:
-            delays = await _ask(channel, RequestCode.GET_ALL_DELAY_OFFSET, _delays)
+            delays = await ask(channel, RequestCode.GET_ALL_DELAY_OFFSET, _delays)
             timers = await _ask_timers(channel, RequestCode.GET_TIMER_CHECK_POINT, decode_progress)
             counts = await _ask_timers(channel, RequestCode.GET_TIMER_METRICS, decode_counts)
-            facts = await _ask(channel, RequestCode.GET_BROKER_RUNTIME_INFO, decode_kv_table)
+            facts = await ask(channel, RequestCode.GET_BROKER_RUNTIME_INFO, decode_kv_table)
             try:
                 log_end = int(facts.get("commitLogMaxOffset", ""))
             except ValueError:
@@ -207,7 +207,8 @@ async def _take_over(offsets: ConsumerOffsets, theirs: StoredOffsets, own: list[
         await asyncio.sleep(0)
 
 
-async def _ask(channel: Channel, code: RequestCode, decode: Callable[[bytes], _T]) -> _T:
+async def ask(channel: Channel, code: RequestCode, decode: Callable[[bytes], _T]) -> _T:
+    """What the master answers to a request, decoded by a thread. Raises CometError."""
     answer = await channel.call(request(code, 0), TIMEOUT_S)
     if answer.code != 0:
         raise BrokerError(answer.code, answer.remark, f"the master, asked for {code.name},")
@@ -219,7 +220,7 @@ async def _ask_timers(
 ) -> _T | None:
     """What the master says of its timers; None where it keeps none."""
     try:
-        return await _ask(channel, code, decode)
+        return await ask(channel, code, decode)
     except BrokerError:
         return None
 

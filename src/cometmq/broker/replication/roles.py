@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cometmq.broker.advertised_address import advertised_host
+from cometmq.broker.replication.access_copy import AccessCopy
 from cometmq.broker.replication.epoch_keeper import NewerMaster
 from cometmq.broker.replication.epoch_peers import PERIOD_S as LOOK_S
 from cometmq.broker.replication.metadata_copy import PERIOD_S, MetadataCopy
@@ -27,6 +28,7 @@ from cometmq.wire.bodies.broker import encode_replication_status
 from cometmq.wire.codes import RequestCode
 
 if TYPE_CHECKING:
+    from cometmq.access.access_directory import AccessDirectory
     from cometmq.broker.broker_state import BrokerState
     from cometmq.broker.cluster.registration import NamesrvRegistration
     from cometmq.broker.replication.epoch_keeper import EpochKeeper
@@ -157,7 +159,9 @@ class SlaveRole:
         tls: TlsContexts,
         keeper: EpochKeeper,
         peers: EpochPeers,
+        directory: AccessDirectory | None,
     ) -> None:
+        """`directory`: this broker's users, who are to be the master's; None: it has none."""
         self._keeper = keeper
         self._peers = peers
         self._ha_addr = ""
@@ -171,6 +175,9 @@ class SlaveRole:
         self.client.on_need = self._needs_master
         self.client.check_master = self._check_master
         self.metadata = MetadataCopy(pool, store, state)
+        self._access: AccessCopy | None = None
+        if directory is not None:
+            self._access = AccessCopy(pool, directory, lambda: self.metadata.master_addr)
         registration.on_master = self._master_is
 
     async def check(self) -> None:
@@ -217,6 +224,8 @@ class SlaveRole:
         self._keeper.before_promotion = self.metadata.make_unknown_topics
         self._background.every(1.0, self.client.run, name="copy of the log", first_s=0)
         self._background.every(PERIOD_S, self.metadata.run_once, name="copy of topics and offsets")
+        if self._access is not None:
+            self._background.every(PERIOD_S, self._access.run_once, name="copy of users")
 
     async def stop(self) -> None:
         """Follow nobody any more."""
