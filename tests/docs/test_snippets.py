@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ ELSEWHERE = (".remote(", "pipelines as dp")
 """In code that needs a server or a command of Spark's: see tests/spark/page_examples.py."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[\w-]*)?\)")
+GROUP = re.compile(r"""(?:Consumer\(|listen\(\s*spark,)\s*["']([\w%-]+)["']""")
 START_S, RUN_S = 30, 400
 SPARK = [pytest.mark.spark, pytest.mark.timeout(440)]
 
@@ -87,6 +89,16 @@ def test_a_snippet_of_the_pages_runs(code, addresses, tmp_path):
         timeout=RUN_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_two_snippets_consume_as_one_group():
+    """Who runs the pages one after the other on one broker gets what each of them says."""
+    places = defaultdict(set)
+    for name, code in _blocks():
+        for group in GROUP.findall(code):
+            places[group].add(name)
+    assert places
+    assert not {group: names for group, names in places.items() if len(names) > 1}
 
 
 def test_relative_links_lead_to_files_and_headings_that_exist():
