@@ -8,7 +8,7 @@ from broker.replication.failing_pair import run_seeds
 from cometmq.broker.replication.replica_quorum import ReplicaQuorum, SlaveRange
 from oracle_runs import record_run
 
-SEEDS, MANY, PARTS = 950, 100_000, 20
+SEEDS, MANY, PARTS = 950, 100_000, 50
 FOUND_WITHIN = 100
 
 

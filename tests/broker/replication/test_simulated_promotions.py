@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cometmq.broker.replication.master_connection import MasterConnection
     from cometmq.model.replication import EpochStatus
 
-SEEDS, MANY, PARTS = 50, 100_000, 20
+SEEDS, MANY, PARTS = 50, 100_000, 50
 FOUND_WITHIN = 400
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import errno
+import math
 import time
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cometmq.store.log.put_latency import CLASSES_S, PutLatencies
@@ -34,6 +35,18 @@ def test_minutes_without_puts_are_not_taken_for_the_last():
     times.add(2, START_S + 300, START_S + 300)
     assert sum(times.classes(START_S + 301)) == 0
     assert times.classes(START_S + 361)[0] == 2
+
+
+@given(st.integers(1, 10**9), st.integers(0, 60), st.booleans())
+@example(18_639_833, 30, False)
+def test_a_minute_whose_end_rounds_to_now_is_over(begun_s_by_10_000, minutes, is_just_before):
+    begun_s = begun_s_by_10_000 / 10_000
+    now_s = begun_s + 60.0 + 60.0 * minutes
+    times = PutLatencies()
+    times.add(3, begun_s, begun_s)
+    times.add(2, begun_s, math.nextafter(now_s, 0) if is_just_before else now_s)
+    assert sum(times.classes(now_s)) in (0, 2, 3, 5)
+    assert sum(times.histogram.counts) == 5
 
 
 @given(st.lists(st.floats(0, 9.9), min_size=1, max_size=60), st.floats(0.01, 1.0))

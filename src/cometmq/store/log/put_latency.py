@@ -95,4 +95,6 @@ class PutLatencies:
         self._last = [0] * len(counted) if over else counted
         self._at_begin = self.histogram.counts[:]
         self._until_s += MINUTE_S * (over + 1)
+        if self._until_s <= now_s:  # the sum was rounded down to now
+            self._until_s += MINUTE_S
         assert now_s < self._until_s, "the minute that is counted is over already"
