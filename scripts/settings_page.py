@@ -19,6 +19,7 @@ from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.java_keys import NO_EFFECT
 from cometmq.settings.keys import is_live, key_of
 from cometmq.settings.load import env_name_of
+from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.renamed_keys import RENAMED
@@ -33,6 +34,7 @@ SECTIONS = (
     ("Store", "broker", StoreSettings),
     ("Sockets (broker and name server)", "broker", NetSettings),
     ("Access (broker and name server)", "broker", AccessSettings),
+    ("Monitoring (broker and name server)", "broker", MonitoringSettings),
     ("Name server", "namesrv", NamesrvSettings),
     ("TLS (broker and name server)", "jvm", TlsSettings),
 )

@@ -27,6 +27,7 @@ WALL = {
     "broker/delivery/reply.py": STORED,
     "broker/delivery/send_back.py": STORED,
     "broker/groups/client_registry.py": SHOWN,
+    "broker/metrics/broker_figures.py": "how long ago a stored message was stored",
     "broker/groups/consumer_groups.py": STORED,
     "broker/groups/consumer_offsets.py": STORED,
     "broker/metrics/broker_stats.py": "the hour of the day at which totals of a day begin",

@@ -13,14 +13,22 @@ from cometmq.settings.java_keys import HONOURED, JAVA_KEYS, NO_EFFECT
 from cometmq.settings.keys import key_of
 from cometmq.settings.live_settings import LiveSettings
 from cometmq.settings.load import from_options, from_text, load
+from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.settings.tls import TlsSettings
 from cometmq.settings.unsupported_keys import UNSUPPORTED
 
-BROKER = (BrokerSettings, StoreSettings, NetSettings, AccessSettings, TlsSettings)
-NAMESRV = (NamesrvSettings, NetSettings, AccessSettings, TlsSettings)
+BROKER = (
+    BrokerSettings,
+    StoreSettings,
+    NetSettings,
+    AccessSettings,
+    MonitoringSettings,
+    TlsSettings,
+)
+NAMESRV = (NamesrvSettings, NetSettings, AccessSettings, MonitoringSettings, TlsSettings)
 
 STOCK = """
 brokerClusterName = DefaultCluster

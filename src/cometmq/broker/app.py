@@ -20,7 +20,10 @@ from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.own_address_check import wrong_address
 from cometmq.broker.cluster.registration import NamesrvRegistration
-from cometmq.broker.metrics.gauges import register_replication
+from cometmq.broker.health import BrokerHealth
+from cometmq.broker.metrics.broker_figures import BrokerFigures
+from cometmq.broker.metrics.gauges import register_replication, register_sockets
+from cometmq.broker.metrics.group_progress import GroupProgressReader
 from cometmq.broker.replication.epoch_keeper import EpochKeeper
 from cometmq.broker.replication.epoch_peers import EpochPeers
 from cometmq.broker.replication.role_file import RoleFile
@@ -52,6 +55,7 @@ from cometmq.runtime.text_file import TextFile
 from cometmq.settings.access import AccessSettings
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.live_settings import LiveSettings
+from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
 from cometmq.settings.tls import TlsSettings
@@ -96,11 +100,10 @@ class Broker:
         conf: TextFile | None,
         tls: TlsContexts,
         role: RoleFile,
+        monitoring: MonitoringSettings,
     ) -> None:
         settings = environment.settings
-        self.settings = settings
-        self.store = store
-        self.state = state
+        self.settings, self.store, self.state = settings, store, state
         self.port = 0
         """The port listened on, once started."""
         self._tls = tls
@@ -116,6 +119,7 @@ class Broker:
         self.epochs = EpochKeeper(role, store, settings, lambda: self.address)
         self._replication = self._make_role(settings)
         register_replication(state.metrics, self._replication)
+        following = self._replication.is_following if settings.is_slave else None
         self._handlers = BrokerHandlers(
             environment,
             store,
@@ -124,10 +128,11 @@ class Broker:
             self._global_order,
             lambda: self.address,
             packed_address(advertised_host(settings), settings.listen_port),
-            self._replication.is_following if settings.is_slave else None,
+            following,
         )
-        self._live = live = LiveSettings(settings, environment.store_settings, net, access)
-        self._subscribe(live)
+        kinds = (settings, environment.store_settings, net, access, monitoring)
+        self._subscribe(live := LiveSettings(*kinds))
+        self._live = live
         config = BrokerConfigRequests(live, conf, environment.clock.now_ms)
         endpoints = [*self._handlers.endpoints(), *config.endpoints(), *self._access.endpoints()]
         endpoints += [*self._replication.endpoints(), *self.epochs.endpoints()]
@@ -139,9 +144,27 @@ class Broker:
             monotonic_s=environment.clock.monotonic_s,
             tls=tls,
         )
-        self._background = BackgroundTasks("broker")
-        self._started = AsyncExitStack()
+        register_sockets(state.metrics, self._server)
+        self.health = BrokerHealth(store, self._registration, following)
+        self.figures = self._make_figures(environment)
+        self._background, self._started = BackgroundTasks("broker"), AsyncExitStack()
         self._connect_events()
+
+    def _make_figures(self, environment: BrokerEnvironment) -> BrokerFigures:
+        state = self.state
+        progress = GroupProgressReader(
+            self.store, state.topics, state.groups, state.clients, state.offsets
+        )
+        return BrokerFigures(
+            state.metrics,
+            self.store,
+            state.topics,
+            state.clients,
+            state.timer_messages,
+            progress,
+            lambda: self.settings.broker_permission,
+            environment.clock.now_ms,
+        )
 
     def _make_role(self, settings: BrokerSettings) -> MasterRole | SlaveRole:
         store, keeper, registration = self.store, self.epochs, self._registration
@@ -230,18 +253,18 @@ class Broker:
         access: AccessSettings | None = None,
         admission: Admission | None = None,
         tls: TlsSettings | None = None,
+        monitoring: MonitoringSettings | None = None,
     ) -> Broker:
         """Make a broker that does not listen yet; its store is open, locked and recovered.
 
-        `conf` is the settings file, where changes made while the broker runs are written down.
-        `admission` is asked about every request before its handler is, in place of the access
-        control that `access` asks for. `tls` says who may connect with it, by which certificates.
-        Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
+        `conf` is the settings file, where live changes are written down. `admission` is asked about
+        every request, in place of what `access` asks for. `tls` says who may connect; `monitoring`
+        is only shown. Raises SettingsError, StoreLocked, NotAStore or StoreCorrupt.
         """
         contexts = TlsContexts(tls or TlsSettings())
         settings, access = settings or BrokerSettings(), access or AccessSettings()
-        root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
         files, cluster = files or SystemFiles(), settings.broker_cluster_name
+        root = expand_user_path("storePathRootDir", settings.store_path_root_dir)
         settings = (role := RoleFile(root, files)).kept.applied_to(settings)
         guard = ServerAccess(access, root / "config", files, cluster=cluster)
         environment = BrokerEnvironment(
@@ -272,8 +295,9 @@ class Broker:
                 state = BrokerState(environment, opened, levels)
             except OSError as problem:
                 raise open_failure(root, problem) from problem
-            net, file = net or NetSettings(), TextFile(conf, files) if conf else None
-            broker = cls(environment, opened, state, net, access, file, contexts, role)
+            net, shown = net or NetSettings(), monitoring or MonitoringSettings()
+            file = TextFile(conf, files) if conf else None
+            broker = cls(environment, opened, state, net, access, file, contexts, role, shown)
             undo.pop_all()
         return broker
 
@@ -303,12 +327,14 @@ class Broker:
                 started.push_async_callback(stop)
                 await start()
             self._started = started.pop_all()
+        self.health.is_serving = True
 
     async def stop(self) -> None:
         """Stop all parts, the last one started first, each even when another one fails.
 
         A second call does nothing.
         """
+        self.health.is_serving = False
         await self._started.aclose()
 
     async def _listen(self) -> None:

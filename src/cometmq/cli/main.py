@@ -47,6 +47,7 @@ _COMMANDS = {
     "users": _Command("access_commands", "users", "Users of servers that guard themselves."),
     "acls": _Command("access_commands", "acls", "What users may do."),
     "doctor": _Command("doctor_command", "doctor", "Say what is wrong with a cluster."),
+    "health": _Command("health_command", "health", "Ask a running role whether it is ready."),
     "why": _Command("why_command", "why", "Say why a group is not faster, and what would help."),
     "store": _Command("store_commands", "store", "Verify and dump a stopped store."),
     "pipeline": _Command("pipeline_commands", "pipeline", "Keep tables of topics with Spark."),

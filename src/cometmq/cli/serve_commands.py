@@ -34,6 +34,7 @@ from cometmq.settings.load import (
     from_text,
     load,
 )
+from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.store import StoreSettings
@@ -42,8 +43,11 @@ from cometmq.settings.tls import TlsSettings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_BROKER_KINDS = (BrokerSettings, StoreSettings, NetSettings, AccessSettings, TlsSettings)
-_NAMESRV_KINDS = (NamesrvSettings, NetSettings, AccessSettings, TlsSettings)
+    from cometmq.cli.monitored_roles import Monitoring
+
+_SHARED_KINDS = (NetSettings, AccessSettings, MonitoringSettings, TlsSettings)
+_BROKER_KINDS = (BrokerSettings, StoreSettings, *_SHARED_KINDS)
+_NAMESRV_KINDS = (NamesrvSettings, *_SHARED_KINDS)
 _FAR_AWAY = ((socket.AF_INET, ("192.0.2.1", 9)), (socket.AF_INET6, ("2001:db8::1", 9)))
 _WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -136,17 +140,22 @@ def standalone(
     access = _access_of_name_server(loaded.of(AccessSettings), kept.parent)
     ready = ReadyFile(common.ready_file)
     tls = _trusting_itself(loaded.of(TlsSettings))
+    monitoring = _monitoring(loaded)
 
     async def begin(running: RunningRoles) -> None:
+        from cometmq.cli.monitored_roles import MonitoredNameServer
         from cometmq.namesrv.app import NameServer
 
+        await running.start(monitoring)
         name_server = NameServer.open(
             names.of(NamesrvSettings),
             loaded.of(NetSettings),
             conf=common.conf,
             access=access,
             tls=tls,
+            monitoring=loaded.of(MonitoringSettings),
         )
+        monitoring.show(MonitoredNameServer(name_server))
         await running.start(name_server)
         host, port = broker_settings.bind_address, name_server.port
         others = broker_settings.namesrv_addr
@@ -155,7 +164,7 @@ def standalone(
             namesrv_addr=";".join(filter(None, (join_address(_inside(host), port), others))),
         )
         facts = {"namesrv": join_address(_outside(host), port)}
-        await _start_broker(running, settings, loaded, tls, ready, facts, common.conf)
+        await _start_broker(running, settings, loaded, tls, monitoring, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -177,10 +186,13 @@ def namesrv(
         options,
     )
     ready = ReadyFile(common.ready_file)
+    monitoring = _monitoring(loaded)
 
     async def begin(running: RunningRoles) -> None:
+        from cometmq.cli.monitored_roles import MonitoredNameServer
         from cometmq.namesrv.app import NameServer
 
+        await running.start(monitoring)
         settings = loaded.of(NamesrvSettings)
         name_server = NameServer.open(
             settings,
@@ -188,10 +200,12 @@ def namesrv(
             conf=common.conf,
             access=loaded.of(AccessSettings),
             tls=loaded.of(TlsSettings),
+            monitoring=loaded.of(MonitoringSettings),
         )
+        monitoring.show(MonitoredNameServer(name_server))
         await running.start(name_server)
         address = join_address(_outside(settings.bind_address), name_server.port)
-        _announce(running, ready, {"namesrv": address})
+        _announce(running, ready, {"namesrv": address, **monitoring.facts})
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -227,12 +241,14 @@ def broker(
         from_options(options),
     )
     ready = ReadyFile(common.ready_file)
+    monitoring = _monitoring(loaded)
 
     async def begin(running: RunningRoles) -> None:
+        await running.start(monitoring)
         settings = loaded.of(BrokerSettings)
         facts = {"namesrv": settings.namesrv_addr} if settings.namesrv_addr else {}
         tls = loaded.of(TlsSettings)
-        await _start_broker(running, settings, loaded, tls, ready, facts, common.conf)
+        await _start_broker(running, settings, loaded, tls, monitoring, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -254,11 +270,13 @@ async def _start_broker(
     settings: BrokerSettings,
     loaded: LoadedSettings,
     tls: TlsSettings,
+    monitoring: Monitoring,
     ready: ReadyFile,
     facts: Mapping[str, object],
     conf: Path | None,
 ) -> None:
     from cometmq.broker.served_broker import ServedBroker
+    from cometmq.cli.monitored_roles import MonitoredBroker
 
     if not settings.broker_ip1:
         settings = replace(settings, broker_ip1=_outside(settings.bind_address))
@@ -272,7 +290,9 @@ async def _start_broker(
         conf=conf,
         access=loaded.of(AccessSettings),
         tls=tls,
+        monitoring=loaded.of(MonitoringSettings),
     )
+    monitoring.show(MonitoredBroker(served))
     await running.start(served)
     if not settings.namesrv_addr:
         click.echo(
@@ -281,9 +301,14 @@ async def _start_broker(
             err=True,
         )
     name = f"{settings.broker_name} in {settings.broker_cluster_name}"
-    _announce(
-        running, ready, {**facts, "broker": served.address, "name": name, "store": str(store)}
-    )
+    ours = {"broker": served.address, "name": name, "store": str(store)}
+    _announce(running, ready, {**facts, **ours, **monitoring.facts})
+
+
+def _monitoring(loaded: LoadedSettings) -> Monitoring:
+    from cometmq.cli.monitored_roles import Monitoring
+
+    return Monitoring(loaded.of(MonitoringSettings), loaded.of(TlsSettings))
 
 
 def _trusting_itself(tls: TlsSettings) -> TlsSettings:

@@ -16,6 +16,7 @@ from cometmq.namesrv.broker_notifier import BrokerNotifier
 from cometmq.namesrv.config_requests import NamesrvConfigRequests
 from cometmq.namesrv.kv_config import KvConfig, Table, encode
 from cometmq.namesrv.kv_requests import KvRequests
+from cometmq.namesrv.name_server_figures import NameServerFigures
 from cometmq.namesrv.registration_requests import RegistrationRequests
 from cometmq.namesrv.route_registry import RouteRegistry
 from cometmq.namesrv.route_requests import RouteRequests
@@ -30,6 +31,7 @@ from cometmq.runtime.text_file import TextFile
 from cometmq.runtime.time_slices import TimeSlices
 from cometmq.settings.access import AccessSettings
 from cometmq.settings.live_settings import LiveSettings
+from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
 from cometmq.settings.tls import TlsSettings
@@ -62,6 +64,7 @@ class NameServer:
         conf: TextFile | None = None,
         admission: Admission | None = None,
         tls: TlsContexts | None = None,
+        monitoring: MonitoringSettings | None = None,
     ) -> None:
         time_slices = TimeSlices()
         self._tls = tls or TlsContexts(TlsSettings())
@@ -75,7 +78,9 @@ class NameServer:
         )
         route_requests = RouteRequests(routes, kv, settings, clock.monotonic_ms, time_slices)
         topic_lists = TopicListRequests(routes, settings, time_slices)
-        self._live = live = LiveSettings(settings, net, access_settings)
+        self._live = live = LiveSettings(
+            settings, net, access_settings, monitoring or MonitoringSettings()
+        )
         live.subscribe(
             NamesrvSettings,
             self._registrations.adjust,
@@ -94,6 +99,10 @@ class NameServer:
         self._server = RemotingServer(
             self._dispatcher, net, monotonic_s=clock.monotonic_s, tls=self._tls
         )
+        self.figures = NameServerFigures(routes, self._server)
+        """What monitoring is shown."""
+        self._is_serving = False
+        self._route_requests = route_requests
         self.port = 0
         """The port listened on, once started."""
 
@@ -109,12 +118,14 @@ class NameServer:
         access: AccessSettings | None = None,
         admission: Admission | None = None,
         tls: TlsSettings | None = None,
+        monitoring: MonitoringSettings | None = None,
     ) -> NameServer:
         """Make a name server that does not listen yet.
 
         `conf` is the settings file, where changes made while it runs are written down.
         `admission` is asked about every request before its handler is, in place of the access
         control that `access` asks for. `tls` says who may connect with it, by which certificates.
+        `monitoring` is only shown with the other settings: `MonitoringServer` works with it.
         Raises SettingsError when the file at `kvConfigPath`, access.json or one of `tls` cannot be
         read.
         """
@@ -129,7 +140,9 @@ class NameServer:
         guard.keep_initial_users()
         hook = only_admission(admission, guard.control)
         contexts = TlsContexts(tls or TlsSettings())
-        return cls(routes, kv, settings, clock, net, access, guard, file, hook, contexts)
+        return cls(
+            routes, kv, settings, clock, net, access, guard, file, hook, contexts, monitoring
+        )
 
     @property
     def address(self) -> str:
@@ -153,12 +166,22 @@ class NameServer:
         self._background.every(FORGET_S, self._registrations.forget_gone, name="gone topics")
         if self._tls.reads_files:
             self._background.every(RELOAD_S, self._reload_tls, name="files of TLS")
+        self._is_serving = True
+
+    def problems(self) -> list[str]:
+        """Why it does not do its work now, in sentences; empty when it is ready."""
+        if not self._is_serving:
+            return ["the name server starts or stops"]
+        if self._route_requests.is_waiting():
+            return ["the name server gives no routes yet (needWaitForService)"]
+        return []
 
     async def _reload_tls(self) -> None:
         await asyncio.to_thread(self._tls.reload)
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
+        self._is_serving = False
         await self._background.stop()
         self._dispatcher.stop()
         await self._server.stop()

@@ -300,6 +300,11 @@ class RouteRegistry:
             return BrokerData(cluster=cluster, broker_name=broker_name, broker_addrs={})
         return self._broker_data(broker_name, dict(broker.addrs))
 
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are."""
+        return len(self._topics)
+
     def topics(self) -> list[str]:
         """Return all topics that have queues somewhere."""
         if not self._gone:

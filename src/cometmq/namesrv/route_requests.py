@@ -52,6 +52,12 @@ class RouteRequests:
         """Work with these settings from now on."""
         self._settings = settings
 
+    def is_waiting(self) -> bool:
+        """Whether it gives no routes yet, as `needWaitForService` asks."""
+        settings = self._settings
+        ready_ms = self._started_ms + settings.wait_seconds_for_service * 1000
+        return settings.need_wait_for_service and self._monotonic_ms() < ready_ms
+
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (
@@ -70,10 +76,8 @@ class RouteRequests:
         """Tell where a topic lives (105), in the JSON that the asker understands."""
         header = headers.GetRouteInfoRequestHeader.decode(request.ext)
         settings = self._settings
-        if settings.need_wait_for_service:
-            ready_ms = self._started_ms + settings.wait_seconds_for_service * 1000
-            if self._monotonic_ms() < ready_ms:
-                raise Reject(ResponseCode.SYSTEM_ERROR, "name server not ready")
+        if settings.need_wait_for_service and self.is_waiting():
+            raise Reject(ResponseCode.SYSTEM_ERROR, "name server not ready")
         found = self._routes.route(header.topic, may_act=settings.support_acting_master)
         if found is None or not found.broker_datas:
             remark = f"No topic route info in name server for the topic: {header.topic}"

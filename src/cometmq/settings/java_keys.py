@@ -31,16 +31,17 @@ _HONOURED = """
     maxErrorRateOfBloomFilter maxFilterMessageSize maxHaTransferByteInSecond maxHashSlotNum
     maxIndexNum maxMessageSize maxMsgsNumBatch maxTransferBytesOnMessageInDisk
     maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk
-    maxTransferCountOnMessageInMemory messageDelayLevel messageIndexEnable msgTraceTopicName
-    namesrvAddr needWaitForService notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged
-    orderMessageEnable recallMessageEnable regionId registerBrokerTimeoutMills
-    registerNameServerPeriod rejectTransactionMessage returnOrderTopicConfigToBroker
-    scanNotActiveBrokerInterval serverChannelMaxIdleTimeSeconds serverSocketBacklog
-    shortPollingTimeMills slaveReadEnable slaveTimeout storePathCommitLog storePathRootDir
-    storeReplyMessageEnable supportActingMaster syncFlushTimeout timerCongestNumEachSlot
-    timerFlushIntervalMs timerMaxDelaySec timerPrecisionMs timerRollWindowSlot timerWheelEnable
-    traceTopicEnable transactionCheckInterval transactionCheckMax transactionTimeOut
-    useServerSideResetOffset useTLS waitSecondsForService
+    maxTransferCountOnMessageInMemory messageDelayLevel messageIndexEnable metricsExporterType
+    metricsLabel metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
+    msgTraceTopicName namesrvAddr needWaitForService notifyConsumerIdsChangedEnable
+    notifyMinBrokerIdChanged orderMessageEnable recallMessageEnable regionId
+    registerBrokerTimeoutMills registerNameServerPeriod rejectTransactionMessage
+    returnOrderTopicConfigToBroker scanNotActiveBrokerInterval serverChannelMaxIdleTimeSeconds
+    serverSocketBacklog shortPollingTimeMills slaveReadEnable slaveTimeout storePathCommitLog
+    storePathRootDir storeReplyMessageEnable supportActingMaster syncFlushTimeout
+    timerCongestNumEachSlot timerFlushIntervalMs timerMaxDelaySec timerPrecisionMs
+    timerRollWindowSlot timerWheelEnable traceTopicEnable transactionCheckInterval
+    transactionCheckMax transactionTimeOut useServerSideResetOffset useTLS waitSecondsForService
 """
 
 HONOURED = frozenset(_HONOURED.split())
@@ -232,16 +233,15 @@ _NO_EFFECT: dict[str, str] = {
     "names are of 127 characters at most": """
         autoMessageVersionOnTopicLen maxTopicLength
     """,
-    "brokerStatus and the registry of metrics tell; nothing is exported": """
+    "all metrics are there where metricsExporterType is PROM; none goes to OTLP or a log": """
         accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount
         commercialSizePerMsg enableConnectionMetrics enableDetailStat enableLagAndDlqMetrics
         enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
         enableTransactionMetrics isolateLogEnable maxStatsIdleTimeInMinutes
         metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
-        metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
-        metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
-        metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
-        printChannelGroups printChannelGroupsMinNum
+        metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints
+        metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta printChannelGroups
+        printChannelGroupsMinNum
     """,
     "a registration carries the whole table": """
         compatibleWithOldNameSrv enableSingleTopicRegister enableSplitMetadata

@@ -97,7 +97,7 @@ class MessageStore:
         self.record_template = appender.record_template
         self.on_durable = appender.on_durable
         self.raw_log = RawLogAppender(
-            parts.commit_log, parts.queues, parts.flusher, appender, self._is_out_of_order
+            parts.commit_log, parts.queues, parts.flusher, appender, self.is_out_of_order
         )
         self.append_raw = self.raw_log.append
         self.read_raw = reads.read_raw
@@ -168,9 +168,9 @@ class MessageStore:
 
     def _is_refusing(self) -> bool:
         """Whether something else than the log forbids puts now."""
-        return self.is_slave or self._is_out_of_order()
+        return self.is_slave or self.is_out_of_order()
 
-    def _is_out_of_order(self) -> bool:
+    def is_out_of_order(self) -> bool:
         """Whether nothing can be written, whoever it comes from."""
         parts = self._parts
         return (

@@ -270,3 +270,24 @@ class LanguageCode(IntEnum):
     OMS = 11
     RUST = 12
     NODE_JS = 13
+
+
+def language_name(number: int) -> str:
+    """What a peer says it is written in; OTHER for a number that RocketMQ does not have."""
+    return LanguageCode(number).name if number in LanguageCode._value2member_map_ else "OTHER"
+
+
+def version_name(number: int) -> str:
+    """RocketMQ's name of a release as peers state it, such as V5_3_3; the number before 4.0.0.
+
+    From 4.0.0 (212) on each release has two numbers, the first of them for its snapshot, and each
+    minor version ten releases. Java: MQVersion.getVersionDesc.
+    """
+    if number < _V4_0_0_SNAPSHOT:
+        return str(number)
+    release, is_final = divmod(number - _V4_0_0_SNAPSHOT, 2)
+    name = f"V{4 + release // 100}_{release // 10 % 10}_{release % 10}"
+    return name if is_final else f"{name}_SNAPSHOT"
+
+
+_V4_0_0_SNAPSHOT = 212

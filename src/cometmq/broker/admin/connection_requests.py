@@ -33,8 +33,8 @@ from cometmq.wire.bodies.offset import (
     decode_consumer_status,
     encode_consumer_status,
 )
-from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.codes import RequestCode as Code
+from cometmq.wire.codes import ResponseCode, language_name
 from cometmq.wire.command import request as new_request
 from cometmq.wire.headers import admin as headers
 from cometmq.wire.headers.client import (
@@ -246,7 +246,7 @@ def _connections(members: Iterable[tuple[Connection, Member]]) -> Iterator[Clien
         yield ClientConnection(
             client_id=member.client_id,
             client_addr=connection.addr,
-            language=_language(member.language),
+            language=language_name(member.language),
             version=member.version,
         )
 
@@ -256,11 +256,7 @@ def _producer_info(item: tuple[Connection, Member]) -> ProducerInfo:
     return ProducerInfo(
         member.client_id,
         f"/{connection.addr}",  # as Java writes addresses
-        _language(member.language),
+        language_name(member.language),
         member.version,
         member.seen_ms,
     )
-
-
-def _language(number: int) -> str:
-    return LanguageCode(number).name if number in LanguageCode._value2member_map_ else "OTHER"

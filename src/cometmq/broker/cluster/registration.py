@@ -120,6 +120,12 @@ class NamesrvRegistration:
             return False
         return not self._unreachable.issuperset(self._name_servers)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether some name server took the last registration; true where none is asked."""
+        names = self._name_servers
+        return not names or not self._unreachable.issuperset(names)
+
     async def run(self) -> None:
         """Register every period and after every change, for ever."""
         least_s, most_s = _PERIOD_S

@@ -92,21 +92,21 @@ class DeadLetterQueues:
         draft.properties = raw
         self._topics.ensure(topic, 1)
         if not self._deduplicate or not origin:
-            return self._put(group, draft)
+            return self._put(group, origin_topic, draft)
         self._remember_newest(topic, newest)
         known = self._origins[topic] = self._origins.pop(topic)  # used last, so forgotten last
         placed = known.get(origin)
         if placed is None:
-            placed = self._put(group, draft)
+            placed = self._put(group, origin_topic, draft)
             if placed.status is PutStatus.PUT_OK:
                 _remember(known, origin, placed)
                 self._store.on_durable(partial(_forget_unsafe, known, origin), local_only=True)
         return placed
 
-    def _put(self, group: str, draft: MessageDraft) -> PutResult:
+    def _put(self, group: str, origin_topic: bytes, draft: MessageDraft) -> PutResult:
         placed = self._store.put(draft)
         if placed.status is PutStatus.PUT_OK:
-            self._stats.count_dead_letter(group, draft.topic)
+            self._stats.count_dead_letter(group, origin_topic.decode("utf-8", "replace"))
         return placed
 
     def prepare(self, group: str, context: ReadContext) -> NewestDeadLetters | None:

@@ -318,6 +318,10 @@ class TimerMessages:
             self._index.counts.reset()
         return self._index.counts.encode()
 
+    def waiting(self) -> list[tuple[str, int]]:
+        """Each topic for which timers wait, with how many."""
+        return self._index.counts.each() if self._index.waiting else []
+
     async def follow(
         self, master: TimerProgress, counts: Mapping[str, tuple[int, int]] | None = None
     ) -> None:

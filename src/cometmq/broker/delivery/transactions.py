@@ -170,7 +170,8 @@ class Transactions:
         half: StoredRecord,
     ) -> Reply:
         raw = half.properties
-        admit_found((properties.find(raw, b"REAL_TOPIC") or b"").decode("utf-8", "replace"))
+        topic = (properties.find(raw, b"REAL_TOPIC") or b"").decode("utf-8", "replace")
+        admit_found(topic)
         if not header.from_transaction_check and is_end_too_late(
             self._store.believed_ms() - half.born_ms,
             properties.find(raw, IMMUNITY),
@@ -185,9 +186,11 @@ class Transactions:
         if half.queue_offset != header.tran_state_table_offset:
             raise _wrong("The transaction state table offset wrong")
         if half.queue_offset not in self._ended:
-            if header.commit_or_rollback == sysflag.TRANSACTION_COMMIT:
+            is_commit = header.commit_or_rollback == sysflag.TRANSACTION_COMMIT
+            if is_commit:
                 self._commit(half)
             self._note_end(half)
+            self._stats.count_end(topic, is_commit=is_commit)
         return Reply(durable=True)
 
     def resume(self, request: Command, _connection: Connection) -> Reply | Awaitable[Reply]:

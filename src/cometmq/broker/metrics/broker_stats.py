@@ -84,6 +84,8 @@ class BrokerStats:
         self._read_ms = _family(*_QUEUE_READER)
         self._sent_back = _family(*_READER)
         self._dead_letters = _family(*_READER)
+        self._commits = _family("topic")
+        self._rollbacks = _family("topic")
         self._delayed = _family(*_QUEUE)
         self._due = _family(*_QUEUE)
         self._due_of_group = _family(*_READER)
@@ -119,6 +121,10 @@ class BrokerStats:
     def counter_of_puts(self, topic: str) -> TrafficCounter:
         """The counter of messages stored in the topic, for who counts by itself."""
         return self._puts.child(topic)
+
+    def count_end(self, topic: str, *, is_commit: bool) -> None:
+        """Count a half message that its producer has ended."""
+        (self._commits if is_commit else self._rollbacks).child(topic).add(1, 0)
 
     def count_delayed(self, topic: str, queue_id: int, size: int) -> None:
         """Count a sender's message that waits in a queue of the delay levels."""
@@ -163,7 +169,7 @@ class BrokerStats:
         self._sent_back.child(topic, group).add(1, 0)
 
     def count_dead_letter(self, group: str, topic: str) -> None:
-        """Count a dead letter."""
+        """Count a dead letter, by the topic that it was sent to."""
         self._dead_letters.child(topic, group).add(1, 0)
 
     def forget_topic(self, topic: str) -> None:
@@ -211,6 +217,8 @@ class BrokerStats:
         registry.family(catalog.READ_MS, self._read_ms, _count)
         registry.family(catalog.MESSAGES_SENT_BACK, self._sent_back, _count)
         registry.family(catalog.MESSAGES_TO_DLQ, self._dead_letters, _count)
+        registry.family(catalog.COMMITS, self._commits, _count)
+        registry.family(catalog.ROLLBACKS, self._rollbacks, _count)
         registry.family(catalog.MESSAGES_DELAYED, self._delayed, _count)
         registry.family(catalog.MESSAGES_DUE, self._due, _count)
         registry.family(catalog.CONNECTION_EVENTS, self._connections, _count)
@@ -330,6 +338,8 @@ class BrokerStats:
             self._read_ms,
             self._sent_back,
             self._dead_letters,
+            self._commits,
+            self._rollbacks,
             self._delayed,
         )
 

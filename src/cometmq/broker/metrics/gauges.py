@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cometmq.broker.pulls.held_requests import HeldRequests
     from cometmq.metrics.registry import MetricsRegistry
     from cometmq.model.replication import SlaveStatus
+    from cometmq.net.server import RemotingServer
     from cometmq.runtime.clock_and_file_protocols import Files
     from cometmq.store.message_store import MessageStore
 
@@ -42,6 +43,12 @@ def register_tables(
     registry.callback(catalog.TOPICS, lambda: len(topics.table))
     registry.callback(catalog.GROUPS, lambda: len(groups.table))
     registry.callback(catalog.HELD_REQUESTS, lambda: held.count)
+
+
+def register_sockets(registry: MetricsRegistry, server: RemotingServer) -> None:
+    """Register how many connections are open and how many requests wait."""
+    registry.callback(catalog.CONNECTIONS, lambda: len(server.protocols))
+    registry.callback(catalog.REQUESTS_IN_FLIGHT, lambda: server.in_flight)
 
 
 class ReplicationFigures(Protocol):

@@ -51,6 +51,12 @@ MESSAGES_SENT_BACK = Metric(
 MESSAGES_TO_DLQ = Metric(
     "rocketmq_send_to_dlq_messages_total", _COUNTER, "{message}", "Dead letters.", _READER
 )
+COMMITS = Metric(
+    "rocketmq_commit_messages_total", _COUNTER, "{message}", "Half messages committed.", _TOPIC
+)
+ROLLBACKS = Metric(
+    "rocketmq_rollback_messages_total", _COUNTER, "{message}", "Half messages rolled back.", _TOPIC
+)
 MESSAGES_DELAYED = Metric(
     "cometmq_messages_delayed_total",
     _COUNTER,
@@ -113,6 +119,10 @@ HELD_REQUESTS = Metric(
 )
 TOPICS = Metric("rocketmq_topic_number", _GAUGE, "{topic}", "Topics of this broker.")
 GROUPS = Metric("rocketmq_consumer_group_number", _GAUGE, "{group}", "Groups of this broker.")
+CONNECTIONS = Metric("cometmq_connections", _GAUGE, "{connection}", "Open connections.")
+REQUESTS_IN_FLIGHT = Metric(
+    "cometmq_in_flight_requests", _GAUGE, "{request}", "Requests that wait for their answer."
+)
 SLAVES = Metric("cometmq_slaves", _GAUGE, "{slave}", "Slaves that copy this master.")
 SLAVE_LAG_BYTES = Metric(
     "cometmq_slave_lag_bytes", _GAUGE, "By", "Bytes that the slave furthest behind lacks."

@@ -50,6 +50,10 @@ class TimerCounts:
         """No timer waits: whatever was counted is over."""
         self._table = {topic: (0, changed_ms) for topic, (_, changed_ms) in self._table.items()}
 
+    def each(self) -> list[tuple[str, int]]:
+        """Each topic with the timers that wait for it, without those that have none."""
+        return [(topic, count) for topic, (count, _) in self._table.items() if count]
+
     def encode(self) -> bytes:
         """The JSON text."""
         version = {"counter": self._version, "stateVersion": 0, "timestamp": self._changed_ms}
