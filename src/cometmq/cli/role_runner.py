@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from cometmq.cli.process_limits import raise_open_files
+from cometmq.cli.service_notifier import ServiceNotifier
 from cometmq.runtime.freed_memory import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def serve(
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)
     keep_freed_memory()
+    raise_open_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(begin, until_stdin_closes))
 
@@ -79,7 +82,7 @@ def serve(
 async def _serve(
     begin: Callable[[RunningRoles], Awaitable[None]], until_stdin_closes: bool
 ) -> None:
-    ended = asyncio.Event()
+    ended, notifier = asyncio.Event(), ServiceNotifier()
     async with AsyncExitStack() as stack:
         stack.callback(_on_signals(ended))
         if until_stdin_closes:
@@ -91,7 +94,9 @@ async def _serve(
             beginning.cancel()
         with suppress(asyncio.CancelledError):
             await beginning
+            notifier.ready()
             await ending
+        await notifier.stopping()
 
 
 async def _begin(begin: Callable[[RunningRoles], Awaitable[None]], running: RunningRoles) -> None:

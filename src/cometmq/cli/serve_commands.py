@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cometmq.cli.process_limits import problems, raise_open_files
 from cometmq.cli.ready_file import ReadyFile
 from cometmq.cli.role_runner import RunningRoles, log_to_stderr, print_lines, serve
 from cometmq.errors import SettingsError
@@ -294,6 +295,7 @@ async def _start_broker(
     )
     monitoring.show(MonitoredBroker(served))
     await running.start(served)
+    _warn_of_limits(loaded.of(NetSettings).connections_max)
     if not settings.namesrv_addr:
         click.echo(
             "cometmq: no name server is given (-n, namesrvAddr or NAMESRV_ADDR), so clients do not "
@@ -303,6 +305,11 @@ async def _start_broker(
     name = f"{settings.broker_name} in {settings.broker_cluster_name}"
     ours = {"broker": served.address, "name": name, "store": str(store)}
     _announce(running, ready, {**facts, **ours, **monitoring.facts})
+
+
+def _warn_of_limits(connections_max: int) -> None:
+    for problem in problems(connections_max, raise_open_files()):
+        click.echo(f"cometmq: {problem}", err=True)
 
 
 def _monitoring(loaded: LoadedSettings) -> Monitoring:
