@@ -64,9 +64,9 @@ class World:
         """Messages that fail."""
         self.finished: set[tuple[str, int]] = set()
         self.gone: set[tuple[str, int]] = set()
-        """Dropped, or dead letters."""
+        """Dropped."""
         self.calls: list[tuple[int, str, int]] = []
-        self.parked_once = 0
+        self.parked_once = self.dead_letters = self.owners = 0
 
     @property
     def now_ms(self) -> int:
@@ -195,6 +195,7 @@ class Member:
 
     def __init__(self, world: World) -> None:
         Member.numbers += 1
+        world.owners += 1
         self.number, self.world = Member.numbers, world
         self.assigned = AssignedQueue(QUEUE, world.committed)
         self.log = FakeLog(world)
@@ -238,6 +239,8 @@ class Member:
                 world.commit(self, assigned.window.commit_offset)
             if dice.random() < 0.01:
                 await self.quietly(self.parking.reopen())
+            if dice.random() < 0.1:
+                await self.quietly(self.parking.check_age())
             await asyncio.sleep(dice.random() * 0.03)
 
     def spawn(self, work) -> None:
@@ -279,9 +282,15 @@ class Member:
         if self.assigned.is_dropped or self.world.owner is not self:
             return False
         try:
-            return await self.parking.park_failed(message, "bad")
+            if await self.parking.park_failed(message, "bad"):
+                return True
         except RemotingTimeout:
             return False
+        if self.world.bounds.at_bound == "block" or self.assigned.is_dropped:
+            return False
+        self.world.finished.add((message.sharding_key, int(message.body)))
+        self.world.dead_letters += 1
+        return True
 
     def finish(self, lane: deque[MessageExt], count: int) -> None:
         if not self.assigned.is_dropped:
@@ -328,7 +337,8 @@ class Member:
                     finally:
                         parking.being_sent.discard(parked.offset)
                 else:
-                    self.world.gone.add((key, int(message.body)))
+                    self.world.finished.add((key, int(message.body)))
+                    self.world.dead_letters += 1
                     await parking.note_left(parked, drain.position)
         except RemotingTimeout:
             await asyncio.sleep(0.05)

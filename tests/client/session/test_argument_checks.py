@@ -300,7 +300,14 @@ ADMIN = {
     "open_dead_letters": (("g",), {"group": NAME}),
     "redrive_dead_letters": (
         ("g",),
-        {"group": NAME, "to": NAME[1:], "to_group": FLAG, **CHOSEN, **LEAVING},
+        {
+            "group": NAME,
+            "to": NAME[1:],
+            "to_group": FLAG,
+            **CHOSEN,
+            **LEAVING,
+            "repaired": [5, "x", {1: b"x"}, {("b", 0, 0): "x"}],
+        },
     ),
     "drop_dead_letters": (("g",), {"group": NAME, **CHOSEN, "dry_run": FLAG}),
 }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 A, B = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 RETRY = MessageQueue("%RETRY%g", "broker-a", 0)
+PARKED = MessageQueue("%PARK%g", "broker-a", 0)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def look(at_s: float, done_ms: int = 1000, **queues: tuple[int, int, int]) -> _ProgressSnapshot:
     """By queue: the first offset, the end, and what is committed; `done_ms`: its store time."""
-    named = {"a": A, "b": B, "retry": RETRY}
+    named = {"a": A, "b": B, "retry": RETRY, "parked": PARKED}
     return _ProgressSnapshot(
         at_s,
         {
@@ -79,6 +80,11 @@ def test_how_long_a_group_is_behind_is_unknown_where_it_has_done_nothing() -> No
     assert behind(a=(0, 100, 100), b=(0, 0, 0)) == 0.0
     row = look(1, done_ms=0, a=(80, 100, 10))
     assert _rows("g", row, row, 0)[0].behind_s is None, "the last message done was deleted"
+
+
+def test_how_far_a_parking_topic_must_be_read_is_no_backlog() -> None:
+    (row,) = _rows("g", look(1.0, a=(0, 9, 9)), look(2.0, a=(0, 9, 9), parked=(0, 50, 2)), 0)
+    assert (row.topic, row.lag) == ("T", 0)
 
 
 def test_what_retention_deleted_is_no_backlog() -> None:

@@ -27,6 +27,7 @@ from cometmq.model.cluster_facts import (
     ServerFacts,
 )
 from cometmq.model.group import SYSTEM_GROUPS
+from cometmq.model.parking import is_parking_topic
 from cometmq.model.route import MASTER_ID
 from cometmq.model.topic import is_dlq_topic, is_retry_topic, is_system_topic
 from cometmq.settings import properties
@@ -352,7 +353,8 @@ def _config(body: bytes) -> dict[str, str]:
 
 
 def _is_users(topic: str) -> bool:
-    return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
+    kinds = (is_system_topic, is_retry_topic, is_dlq_topic, is_parking_topic)
+    return not any(is_of_kind(topic) for is_of_kind in kinds)
 
 
 def _sign(credentials: Credentials, command: Command) -> None:

@@ -1,23 +1,29 @@
 """Sends dead letters again, each once, and keeps account of it in the group's parking topic.
 
-Owns the order and the account: queue 1 of the parking topic has a DONE for each letter, under an
-epoch as owners of queues have it. A second operator takes over, and the first stops.
+Owns the order and the account: queue 1 of the parking topic has a DROP for each letter that was
+sent or dropped, which counts whoever wrote it. A second operator takes over by an epoch, as owners
+of queues do, and the first stops; those who name their letters have them alone, and don't.
 Invariant: letters of one sharding key are sent in the order in which their queue first had them, as
-far as they say so; a letter with a DONE is never sent. Java: none.
+far as they say so; a letter with a DROP is never sent. Java: none.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.client.parking.key_drains import redriven_id
-from cometmq.client.parking.parking_messages import control_form, copy_form
+from cometmq.client.parking.parking_messages import (
+    control_form,
+    copy_form,
+    letter_facts,
+    with_body,
+)
 from cometmq.errors import CometError
 from cometmq.model.message import Property
 from cometmq.model.parking import (
-    ParkedMessage,
     ParkingRecord,
     ParkingStep,
     RedriveReport,
@@ -28,7 +34,7 @@ from cometmq.rules.key_hash import queue_index
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from cometmq.client.admin.message_reader import MessageReader
     from cometmq.client.parking.parking_log import ParkingLog
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
 _SEND_S = 10.0
+Repaired = Mapping[tuple[str, int, int], bytes]
+"""Bodies of dead letters, by broker, queue id and offset in the dead-letter topic."""
 _TAKEN_OVER = "another operator has begun to send or to drop them"
 
 
@@ -55,8 +63,12 @@ class DeadLetterRedrive:
         ranges: Mapping[MessageQueue, tuple[int, int]],
         wanted: Selection,
         progress: Progress | None,
+        repaired: Repaired | None = None,
     ) -> None:
-        """`logs` by the queues of the dead letters; `ranges`: their offsets."""
+        """`logs` by the queues of the dead letters; `ranges`: their offsets.
+
+        With `repaired` only these letters are meant, and go with these bodies.
+        """
         self._session = session
         self._sender = sender
         self._reader = reader
@@ -65,14 +77,18 @@ class DeadLetterRedrive:
         self._ranges = ranges
         self._wanted = wanted
         self._progress = progress
+        self._repaired = repaired
         self._epochs: dict[MessageQueue, int] = {}
 
     async def letters(self) -> list[MessageExt]:
         """The chosen letters that were neither sent again nor dropped, in their order."""
         found = await self._reader.read_each(self._ranges)
-        return _in_order(
-            one for one in found if self._wanted.takes(_facts(one)) and not self._is_done(one)
-        )
+        return _in_order(filter(self._is_meant, found))
+
+    def _is_meant(self, letter: MessageExt) -> bool:
+        if self._repaired is not None and _place(letter) not in self._repaired:
+            return False
+        return self._wanted.takes(letter_facts(letter)) and not self._is_done(letter)
 
     async def send(
         self, to: str | None, rate: float, *, to_group: bool, dry_run: bool
@@ -88,7 +104,7 @@ class DeadLetterRedrive:
             key = _key_of(one)
             if key in stuck:
                 why = "one of its key before it was not sent"
-            elif not self._owns(one.message_queue):
+            elif self._is_done(one) or not self._owns(one.message_queue):
                 why = _TAKEN_OVER
             else:
                 try:
@@ -97,7 +113,7 @@ class DeadLetterRedrive:
                     why = str(error)
             if why:
                 stuck.add(key)
-                refused.append(Refusal(_facts(one), why))
+                refused.append(Refusal(letter_facts(one), why))
                 continue
             done += 1
             if self._progress is not None:
@@ -115,7 +131,7 @@ class DeadLetterRedrive:
         for one in letters:
             await self._note_done(one)
         left = [one for one in letters if not self._is_done(one)]
-        refused = tuple(Refusal(_facts(one), _TAKEN_OVER) for one in left)
+        refused = tuple(Refusal(letter_facts(one), _TAKEN_OVER) for one in left)
         return RedriveReport(asked=len(letters), done=len(letters) - len(left), refused=refused)
 
     async def _send(self, letter: MessageExt, to: str | None, *, to_group: bool) -> None:
@@ -126,6 +142,8 @@ class DeadLetterRedrive:
             raise CometError("it does not say which topic it came from: name one")
         queue = letter.message_queue
         new_id = redriven_id(letter.msg_id, queue, letter.queue_offset)
+        if self._repaired is not None:
+            letter = with_body(letter, self._repaired[_place(letter)])
         now_ms = self._session.clock.now_ms()
         more = {Property.RETRY_TOPIC: origin} if to_group else {}
         copy = copy_form(topic, letter, new_id, None, now_ms, self._sender.options, more)
@@ -141,21 +159,21 @@ class DeadLetterRedrive:
         await self._note_done(letter)
 
     async def _open(self, queues: Iterable[MessageQueue]) -> None:
+        if self._repaired is not None:
+            return
         for queue in queues:
             log = self._logs[queue]
             known = log.keys.queues.get((queue.topic, queue.queue_id))
             epoch = max(known.epoch + 1 if known else 1, log.stamp_ms)
             self._epochs[queue] = epoch
             record = self._record(ParkingStep.OPEN, queue, from_offset=self._ranges[queue][0])
-            await log.append(control_form(log.topic, record, log.stamp_ms))
-            await log.read_to_end()
+            await log.append_and_read(control_form(log.topic, record, log.stamp_ms))
 
     async def _note_done(self, letter: MessageExt) -> None:
         queue = letter.message_queue
         log = self._logs[queue]
-        record = self._record(ParkingStep.DONE, queue, offset=letter.queue_offset)
-        await log.append(control_form(log.topic, record, log.stamp_ms))
-        await log.read_to_end()
+        record = self._record(ParkingStep.DROP, queue, offset=letter.queue_offset)
+        await log.append_and_read(control_form(log.topic, record, log.stamp_ms))
 
     def _record(
         self, step: ParkingStep, queue: MessageQueue, *, offset: int = -1, from_offset: int = 0
@@ -166,11 +184,13 @@ class DeadLetterRedrive:
             queue_id=queue.queue_id,
             offset=offset,
             from_offset=from_offset,
-            epoch=self._epochs[queue],
+            epoch=self._epochs.get(queue, 0),
             owner=self._session.client_id,
         )
 
     def _owns(self, queue: MessageQueue) -> bool:
+        if self._repaired is not None:
+            return True
         known = self._logs[queue].keys.queues[(queue.topic, queue.queue_id)]
         return (known.epoch, known.owner) == (self._epochs[queue], self._session.client_id)
 
@@ -178,6 +198,10 @@ class DeadLetterRedrive:
         queue = letter.message_queue
         known = self._logs[queue].keys.queues.get((queue.topic, queue.queue_id))
         return known is not None and letter.queue_offset in known.left
+
+
+def _place(letter: MessageExt) -> tuple[str, int, int]:
+    return letter.broker_name, letter.queue_id, letter.queue_offset
 
 
 def _key_of(letter: MessageExt) -> tuple[str | None, ...]:
@@ -208,23 +232,3 @@ def _first_place(letter: MessageExt) -> tuple[int, int] | None:
     if not (queue_id.isdecimal() and offset.isdecimal()):
         return None
     return int(queue_id), int(offset)
-
-
-def _facts(letter: MessageExt) -> ParkedMessage:
-    """A letter in the form in which parked messages are chosen and reported."""
-    said = letter.properties
-    attempts = said.get(Property.DLQ_ATTEMPTS, "")
-    return ParkedMessage(
-        topic=letter.topic,
-        queue_id=letter.queue_id,
-        offset=letter.queue_offset,
-        order=letter.queue_offset,
-        key=letter.sharding_key or "",
-        position=letter.queue_offset,
-        msg_id=said.get(Property.DLQ_ORIGIN_MESSAGE_ID, letter.msg_id),
-        reason=said.get(Property.DLQ_REASON, ""),
-        attempts=int(attempts) if attempts.isdecimal() else 0,
-        parked_ms=letter.store_ms,
-        has_failed=True,
-        broker_name=letter.broker_name,
-    )

@@ -7,12 +7,14 @@ carry out; dead letters are sent from here. Works on Apache's brokers as well. J
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.client.admin.dead_letter_redrive import DeadLetterRedrive
 from cometmq.client.admin.parking_commands import ParkingCommands
+from cometmq.client.admin.recent_parking_logs import RecentParkingLogs
 from cometmq.client.admin.user_admin import AsyncUserAdmin
-from cometmq.client.parking.parking_log import LETTERS, ParkingLog
+from cometmq.client.parking.parking_log import LETTERS, PARKED
 from cometmq.client.parking.parking_messages import restore
 from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.retrying_sender import RetryingSender
@@ -32,6 +34,8 @@ from cometmq.model.topic import dlq_topic_of
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from cometmq.client.admin.dead_letter_redrive import Repaired
+    from cometmq.client.parking.parking_log import ParkingLog
     from cometmq.model.message import MessageExt
     from cometmq.model.parking import Progress, RedriveReport, SelectionArguments
 
@@ -46,6 +50,8 @@ class AsyncParkingAdmin(AsyncUserAdmin):
     limit. `progress` is called with how many are done, and of how many. A `dry_run` changes nothing
     and reports what is asked. What was interrupted goes on when it is called again.
     """
+
+    _recent: RecentParkingLogs | None = None
 
     async def parked(
         self,
@@ -141,13 +147,15 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         rate: float = 0.0,
         dry_run: bool = False,
         progress: Progress | None = None,
+        repaired: Repaired | None = None,
         **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Send dead letters of a group again, each once, those of a sharding key in their order.
 
         Each goes to its own topic, all to the topic `to`, or with `to_group` to this group alone.
         It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
-        same, this call stops and refuses the rest.
+        same, this call stops and refuses the rest. `repaired` has bodies by broker, queue id and
+        offset in the dead-letter topic: only these letters are sent, with these bodies.
         """
         wanted = _checked(selection)
         rate = _checked_rate(group, rate, 1.0, progress, dry_run=dry_run)
@@ -157,7 +165,12 @@ class AsyncParkingAdmin(AsyncUserAdmin):
             if to_group:
                 raise ClientError("to and to_group exclude each other")
             await self.topic_route(to)
-        redrive = await self._dead_letter_redrive(group, wanted, progress)
+        if repaired is not None:
+            check_type("repaired", repaired, Mapping, "a dict from places to bodies")
+            for place, body in repaired.items():
+                check_type("repaired", place, tuple, "a dict from tuples to bodies")
+                check_type("repaired", body, bytes, "a dict from places to bytes")
+        redrive = await self._dead_letter_redrive(group, wanted, progress, repaired)
         return await redrive.send(to, rate, to_group=to_group, dry_run=dry_run)
 
     async def drop_dead_letters(
@@ -179,7 +192,11 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         return await redrive.letters()
 
     async def _dead_letter_redrive(
-        self, group: str, wanted: Selection, progress: Progress | None
+        self,
+        group: str,
+        wanted: Selection,
+        progress: Progress | None,
+        repaired: Repaired | None = None,
     ) -> DeadLetterRedrive:
         check_group(group)
         queues = await self.queues(dlq_topic_of(group))
@@ -191,7 +208,7 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         reader = self._reader()
         sender = RetryingSender(self._running(), ProducerOptions(group=INNER_PRODUCER_GROUP))
         return DeadLetterRedrive(
-            self._running(), sender, reader, group, logs, ranges, wanted, progress
+            self._running(), sender, reader, group, logs, ranges, wanted, progress, repaired
         )
 
     async def _logs(self, group: str) -> list[ParkingLog]:
@@ -207,10 +224,11 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         await asyncio.gather(*(log.read_to_end() for log in logs))
         return logs
 
-    def _log(self, group: str, broker_name: str, queue_id: int = 0) -> ParkingLog:
+    def _log(self, group: str, broker_name: str, queue_id: int = PARKED) -> ParkingLog:
         session = self._running()
-        sender = RetryingSender(session, ProducerOptions(group=INNER_PRODUCER_GROUP))
-        return ParkingLog(session, group, broker_name, sender, queue_id)
+        if self._recent is None or self._recent.session is not session:
+            self._recent = RecentParkingLogs(session)
+        return self._recent.log_of(group, broker_name, queue_id)
 
 
 def _checked(arguments: SelectionArguments) -> Selection:

@@ -53,7 +53,7 @@ class ParkingCommands:
                 rate=rate / len(asked),
             )
             if not head.command:  # else it is on its way already
-                await log.append(control_form(log.topic, record, log.stamp_ms))
+                await log.append_and_read(control_form(log.topic, record, log.stamp_ms))
         return await self._watch(left, wait_s)
 
     async def drop(self, *, dry_run: bool) -> RedriveReport:
@@ -65,8 +65,6 @@ class ParkingCommands:
             return RedriveReport(asked=len(chosen), is_dry_run=True)
         for log, one in chosen:
             await self._append(log, one, ParkingStep.DROP)
-        for log in self._logs:
-            await log.read_to_end()
         gone = sum(not _is_there(log, one) for log, one in chosen)
         return RedriveReport(asked=len(chosen), done=gone)
 
@@ -74,7 +72,6 @@ class ParkingCommands:
         """Give a message another body; whether that counts."""
         log = self._logs[0]
         position = await self._append(log, parked, ParkingStep.REPAIR, body)
-        await log.read_to_end()
         return any(one.repaired_at == position for one in log.messages())
 
     def _keys(self, log: ParkingLog) -> list[list[ParkedMessage]]:
@@ -113,7 +110,7 @@ class ParkingCommands:
         record = ParkingRecord(
             step=step, topic=one.topic, queue_id=one.queue_id, key=one.key, offset=one.offset
         )
-        return await log.append(control_form(log.topic, record, log.stamp_ms, body))
+        return await log.append_and_read(control_form(log.topic, record, log.stamp_ms, body))
 
 
 def _is_there(log: ParkingLog, parked: ParkedMessage) -> bool:

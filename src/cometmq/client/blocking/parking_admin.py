@@ -13,6 +13,7 @@ from cometmq.client.blocking.user_admin import UserAdmin
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from cometmq.client.admin.dead_letter_redrive import Repaired
     from cometmq.client.admin.parking_admin import AsyncParkingAdmin
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.model.message import MessageExt
@@ -106,13 +107,15 @@ class ParkingAdmin(UserAdmin):
         rate: float = 0.0,
         dry_run: bool = False,
         progress: Progress | None = None,
+        repaired: Repaired | None = None,
         **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
         """Send dead letters of a group again, each once, those of a sharding key in their order.
 
         Each goes to its own topic, all to the topic `to`, or with `to_group` to this group alone.
         It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
-        same, this call stops and refuses the rest.
+        same, this call stops and refuses the rest. `repaired` has bodies by broker, queue id and
+        offset in the dead-letter topic: only these letters are sent, with these bodies.
         """
         return self._bridge.call(
             self._inner.redrive_dead_letters(
@@ -122,6 +125,7 @@ class ParkingAdmin(UserAdmin):
                 rate=rate,
                 dry_run=dry_run,
                 progress=progress,
+                repaired=repaired,
                 **selection,
             )
         )

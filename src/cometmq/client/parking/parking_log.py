@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.consumer.pull_request import PullClient, PullRequest, TopicFilter
 from cometmq.client.offsets.broker_offsets import BrokerOffsets
 from cometmq.client.parking.parking_messages import read_record
-from cometmq.errors import BrokerError, CometError, RemotingError
+from cometmq.errors import BrokerError, CometError, RemotingError, RemotingTimeout
 from cometmq.model.parking import parking_topic_of
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import PullStatus
@@ -43,9 +43,12 @@ log = logging.getLogger(__name__)
 
 PARKED, LETTERS = 0, 1
 """The queues of a parking topic at each broker."""
-_PULL_COUNT = 32
+_PULL_COUNT = 1_024
+"""How many are asked for; brokers give what their settings say, 32 by default."""
 _SUSPEND_S = 15.0
 _SEND_S = 3.0
+_SHOWN_S = 15.0
+"""How long a broker may take to show a record that it has stored."""
 _CHECKPOINT_RECORDS = 64
 """Records between two commits of the checkpoint."""
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.1, 2.0
@@ -124,6 +127,21 @@ class ParkingLog:
         result = await self._sender.send(prepared, choose, 2, deadline)
         return result.queue_offset
 
+    async def append_and_read(self, prepared: PreparedMessage) -> int:
+        """Append a record and read up to it; its position. For who does not `follow`.
+
+        Raises RemotingTimeout where the broker does not show it.
+        """
+        position = await self.append(prepared)
+        deadline = asyncio.get_running_loop().time() + _SHOWN_S
+        while self.next <= position:  # Apache's brokers store first and show a moment later
+            if asyncio.get_running_loop().time() >= deadline:
+                raise RemotingTimeout(
+                    f"{self.queue} does not show the record {position} that it has stored"
+                )
+            await self._pull(1.0)
+        return position
+
     async def wait_for(self, position: int) -> None:
         """Wait until the record at a position was read by `follow`."""
         while self.next <= position:
@@ -181,9 +199,10 @@ class ParkingLog:
             for listener in tuple(self.listeners):
                 listener(message.queue_offset, found[0], counts)
         if result.next_offset < self.next and result.status is PullStatus.OFFSET_ILLEGAL:
-            log.error("%s begins anew at %d: its records are gone", self.queue, result.next_offset)
+            log.error("%s is read anew: its records below %d are gone", self.queue, self.next)
             self.keys = ParkedKeys()
-            self.next = result.next_offset
+            self.next = 0
+            return True
         has_more = result.next_offset > self.next or bool(result.messages)
         self.next = max(self.next, result.next_offset)
         self._grown.set()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.producer.message_checks import PROPERTIES_BYTES_MAX
 from cometmq.client.producer.prepared_message import PreparedMessage, prepare_retry
 from cometmq.model.message import MessageExt, Property, UnreadableMessage
-from cometmq.model.parking import COPY_PROPERTY, RECORD_PROPERTY
+from cometmq.model.parking import COPY_PROPERTY, RECORD_PROPERTY, ParkedMessage
 from cometmq.rules.failures.dead_letter_properties import fit_property_pairs
 from cometmq.rules.failures.parked_keys import StoredFacts
 from cometmq.wire.bodies.parking import (
@@ -21,13 +21,13 @@ from cometmq.wire.bodies.parking import (
     encode_copy_mark,
     encode_parking_record,
 )
-from cometmq.wire.records import properties
+from cometmq.wire.records import properties, sysflag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cometmq.client.producer.producer_options import ProducerOptions
-    from cometmq.model.parking import ParkedMessage, ParkingRecord
+    from cometmq.model.parking import ParkingRecord
     from cometmq.wire.bodies.parking import CopyMark
 
 FOLLOWS = "it follows a message of its key that is parked"
@@ -105,12 +105,11 @@ def read_record(message: MessageExt) -> tuple[ParkingRecord, StoredFacts] | None
 def restore(stored: MessageExt, parked: ParkedMessage, repaired: bytes | None) -> MessageExt:
     """The message as its handler knows it, from the record that has it."""
     pairs = _own_pairs(stored, _OF_DELIVERY | _OF_FAILURE)
-    kind = MessageExt if repaired is not None else type(stored)
-    message = kind(
+    message = type(stored)(
         stored.properties.get(Property.DLQ_ORIGIN_TOPIC, parked.topic),
         parked.queue_id,
         parked.offset,
-        stored.body if repaired is None else repaired,
+        stored.body,
         properties.encode(pairs),
         parked.attempts,
         stored.flag,
@@ -126,7 +125,28 @@ def restore(stored: MessageExt, parked: ParkedMessage, repaired: bytes | None) -
     if isinstance(message, UnreadableMessage):
         assert isinstance(stored, UnreadableMessage), "a message is of the kind it was made of"
         message.unreadable, message.is_damaged = stored.unreadable, stored.is_damaged
-    return message
+    return message if repaired is None else with_body(message, repaired)
+
+
+def with_body(message: MessageExt, body: bytes) -> MessageExt:
+    """The same message with another body, which is not compressed."""
+    return MessageExt(
+        message.topic,
+        message.queue_id,
+        message.queue_offset,
+        body,
+        message.raw_properties,
+        message.reconsume_times,
+        message.flag,
+        message.sys_flag & ~sysflag.COMPRESSED,
+        message.phy_offset,
+        message.born_ms,
+        message.born_host,
+        message.store_ms,
+        message.store_host,
+        message.prepared_offset,
+        message.broker_name,
+    )
 
 
 def copy_form(
@@ -144,6 +164,26 @@ def copy_form(
     if mark is not None:
         pairs[COPY_PROPERTY] = encode_copy_mark(mark)
     return prepare_retry(topic, message, pairs, options, now_ms)
+
+
+def letter_facts(letter: MessageExt) -> ParkedMessage:
+    """A dead letter in the form in which parked messages are chosen and reported."""
+    said = letter.properties
+    attempts = said.get(Property.DLQ_ATTEMPTS, "")
+    return ParkedMessage(
+        topic=letter.topic,
+        queue_id=letter.queue_id,
+        offset=letter.queue_offset,
+        order=letter.queue_offset,
+        key=letter.sharding_key or "",
+        position=letter.queue_offset,
+        msg_id=said.get(Property.DLQ_ORIGIN_MESSAGE_ID, letter.msg_id),
+        reason=said.get(Property.DLQ_REASON, ""),
+        attempts=int(attempts) if attempts.isdecimal() else 0,
+        parked_ms=letter.store_ms,
+        has_failed=True,
+        broker_name=letter.broker_name,
+    )
 
 
 def _own_pairs(message: MessageExt, without: set[str]) -> dict[str, str]:

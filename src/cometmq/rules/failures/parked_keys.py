@@ -151,12 +151,12 @@ class ParkedKeys:
             if step is ParkingStep.DONE:
                 return self._leave(queue, position, record)
             return self._stay(queue, record, facts)
+        if step is ParkingStep.DROP:
+            # who drops a message has seen it parked, if only before the first record read here
+            return self._leave(queue, position, record)
         key = queue.keys.get(record.key)
         if key is None:
             return False
-        if step is ParkingStep.DROP:
-            is_known = record.offset in key.messages
-            return is_known and self._leave(queue, position, record)
         if step is ParkingStep.REPAIR:
             return _repair(key, position, record)
         return _command(key, position, record)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cometmq.client.admin.async_admin import AsyncAdmin
 from cometmq.errors import BrokerError, ClientError, RouteNotFound, SettingsError
+from cometmq.model.parking import is_parking_topic
 from cometmq.model.topic import dlq_topic_of, retry_topic_of
 from cometmq.runtime.system_clock_and_files import SystemClock
 from cometmq.spark.connection_security import SECURITY_OPTIONS, explained, security_of
@@ -174,11 +175,13 @@ async def _messages_in(admin: AsyncAdmin, topic: str) -> int:
 def _rows(
     name: str, before: _ProgressSnapshot, after: _ProgressSnapshot, dead_letters: int
 ) -> list[TopicBacklog]:
-    """A row for each topic but the retry topic, which is part of every row."""
+    """A row for each topic but the retry topic, which is part of every row, and parked keys."""
     retry = retry_topic_of(name)
     depth = sum(after.lag(queue) for queue in after.ends if queue.topic == retry)
     topics = sorted({queue.topic for queue in after.progress} - {retry})
-    return [_row(name, topic, before, after, depth, dead_letters) for topic in topics]
+    # what a group has committed in its parking topic is where a reader begins, not what is done
+    theirs = [topic for topic in topics if not is_parking_topic(topic)]
+    return [_row(name, topic, before, after, depth, dead_letters) for topic in theirs]
 
 
 def _row(
