@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from cometmq.broker.replication.replica_quorum import SlaveRange
 from cometmq.errors import CometError
 from cometmq.testing.sim_loop import SimLoop
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Coroutine
+
+    from cometmq.broker.replication.replication_server import ReplicationServer
 
 L = TypeVar("L", bound=SimLoop)
 
@@ -39,3 +42,10 @@ def run_seed(
                 failures[0] if failures else problem
             )
     return counts
+
+
+def counts_what_was_sent(server: ReplicationServer) -> None:
+    """A mutant of `ReplicationServer.acknowledge`: sent is had."""
+    assert server._quorum is not None
+    feeds = [slave.feed for slave in server.slaves]
+    server._quorum.acknowledged(SlaveRange(one.first_offset, one.next_offset) for one in feeds)

@@ -155,6 +155,42 @@ def test_commits_at_the_slave_while_the_master_is_away_are_carried_to_it() -> No
     run(scenario())
 
 
+def test_the_commits_of_a_group_that_is_new_here_are_carried_and_of_a_deleted_one_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        disk = new_disk()
+        async with pair() as brokers:
+            master = await brokers.start(disk=disk)
+            slave = await brokers.start(**SLAVE)
+            client = await master.client()
+            for _ in range(9):
+                await client.send("T")
+            await commit(client, 2)
+            offsets = slave.broker.state.offsets
+            await until(lambda: offsets.committed("CG", "T", 0) == 2)
+            await master.broker.stop()
+            reader = await slave.client()
+            await reader.pull("T", consumer_group="New")
+            assert (await reader.commit(6, consumerGroup="New")).code == ResponseCode.SUCCESS
+            await commit(reader, 8)
+            back = await brokers.start(disk=disk)
+            admin = await back.client()
+            await admin.call(
+                RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="CG", cleanOffset="true"
+            )
+            await until(lambda: back.broker.state.offsets.committed("New", "T", 0) == 6)
+            await until(lambda: "CG" not in slave.broker.state.groups.table)
+            assert "New" in slave.broker.state.groups.table
+            await asyncio.sleep(60)
+            assert "CG" not in back.broker.state.groups.table
+            assert offsets.committed("CG", "T", 0) == -1
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert "are not copied" not in caplog.text
+
+
 def test_both_say_how_far_the_copy_is() -> None:
     async def scenario() -> None:
         async with pair() as brokers:

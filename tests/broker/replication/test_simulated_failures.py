@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.replication.failing_pair import run_seeds
+from broker.replication.seeded_runs import counts_what_was_sent
 from cometmq.broker.replication.master_connection import MasterConnection
 from cometmq.broker.replication.replica_quorum import ReplicaQuorum, SlaveRange
 from cometmq.broker.replication.replication_server import ReplicationServer
@@ -52,12 +53,6 @@ def counts_what_lies_before(quorum: ReplicaQuorum, _log_begin: int, log_end: int
 
 def waits_for_nobody(_quorum: ReplicaQuorum, _log_begin: int, _log_end: int) -> bool:
     return True
-
-
-def counts_what_was_sent(server: ReplicationServer) -> None:
-    assert server._quorum is not None
-    feeds = [slave.feed for slave in server.slaves]
-    server._quorum.acknowledged(SlaveRange(one.first_offset, one.next_offset) for one in feeds)
 
 
 def sends_what_is_not_flushed(server: ReplicationServer) -> LogRange:

@@ -8,7 +8,7 @@ import pytest
 
 from broker.replication import failing_group
 from broker.replication.failing_group import run_seeds
-from broker.replication.test_simulated_failures import counts_what_was_sent
+from broker.replication.seeded_runs import counts_what_was_sent
 from cometmq.broker.replication import epoch_peers
 from cometmq.broker.replication.epoch_keeper import EpochKeeper
 from cometmq.broker.replication.epoch_peers import EpochPeers

@@ -20,7 +20,7 @@ from cometmq.store.lost_tables import topic_of_queues
 from cometmq.store.timers.timer_checkpoint import decode_progress
 from cometmq.store.timers.timer_counts import decode_counts
 from cometmq.wire.bodies import json_fields
-from cometmq.wire.bodies.group import decode_group_table
+from cometmq.wire.bodies.group import decode_group_table, encode_group_config
 from cometmq.wire.bodies.name_lists import decode_kv_table
 from cometmq.wire.bodies.offset import stored_offsets_of
 from cometmq.wire.bodies.topic import decode_topic_table
@@ -29,7 +29,7 @@ from cometmq.wire.command import request
 from cometmq.wire.headers.offset import UpdateConsumerOffsetRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
     from typing import TypeVar
 
     from cometmq.broker.broker_state import BrokerState
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cometmq.net.channel_pool import ChannelPool
     from cometmq.store.message_store import MessageStore
     from cometmq.store.timers.timer_checkpoint import TimerProgress
+    from cometmq.wire.bodies.group import GroupTable
     from cometmq.wire.bodies.offset import StoredOffsets
 
     _T = TypeVar("_T")
@@ -60,6 +61,11 @@ class Commit(NamedTuple):
     key: str
     queue_id: int
     offset: int
+
+    @property
+    def group(self) -> str:
+        """Whose commit it is."""
+        return self.key.partition("@")[2]
 
 
 def own_commits(
@@ -84,6 +90,8 @@ class MetadataCopy:
         self._state = state
         self._copied: dict[str, dict[int, int]] | None = None
         """The offsets of the last copy; None: none since the start."""
+        self._groups: set[str] = set()
+        """The groups of the last copy."""
         self._delays: tuple[int, StoredDelayOffsets, TimerProgress | None, _Counts] | None = None
         """Delay offsets and timers, and where the log must end before they are true here."""
         self._logged = ""
@@ -140,33 +148,50 @@ class MetadataCopy:
             await ask(channel, RequestCode.GET_ALL_TOPIC_CONFIG, decode_topic_table)
         )
         self.unknown_topics -= asked_for  # one that did not come was deleted
-        commits = await self._copy_offsets(channel)
+        groups = await _ask_groups(channel)
+        commits = await self._copy_offsets(channel, self._groups - groups.groups.keys())
         await self._copy_delays(channel)
-        state.groups.take_over(
-            await ask(channel, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, decode_group_table)
-        )
-        await self._carry(channel, commits)
+        new = {commit.group for commit in commits} - groups.groups.keys()
+        if new:
+            await self._make_groups(channel, new)
+            groups = await _ask_groups(channel)
+        state.groups.take_over(groups)
+        self._groups = set(groups.groups)
+        await self._carry(channel, commits[:CARRIED_MAX])
 
-    async def _copy_offsets(self, channel: Channel) -> list[Commit]:
-        """Take the master's offsets over; returns those that it is to have from here."""
+    async def _copy_offsets(self, channel: Channel, deleted: Container[str]) -> list[Commit]:
+        """Take the master's offsets over; returns those that it is to have from here.
+
+        `deleted`: groups that the master no longer has.
+        """
         theirs = await ask(channel, RequestCode.GET_ALL_CONSUMER_OFFSET, _offsets)
         offsets, copied = self._state.offsets, self._copied
-        present = offsets.snapshot()
-        commits = [] if copied is None else list(own_commits(present, copied, theirs.offsets))
+        found = [] if copied is None else own_commits(offsets.snapshot(), copied, theirs.offsets)
+        commits = [commit for commit in found if commit.group not in deleted]
         await _take_over(offsets, theirs, commits)
         self._copied = theirs.offsets
-        return commits[:CARRIED_MAX]
+        return commits
+
+    async def _make_groups(self, channel: Channel, names: Iterable[str]) -> None:
+        """Have the master make groups that were first used here: it takes no commits of others."""
+        table = self._state.groups.table
+        for config in [table[name] for name in sorted(names) if name in table]:
+            body = encode_group_config(config)
+            command = request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, 0, None, body)
+            answer = await channel.call(command, TIMEOUT_S)
+            if answer.code != 0:
+                raise BrokerError(answer.code, answer.remark, "the master, given a new group,")
 
     async def _carry(self, channel: Channel, commits: Iterable[Commit]) -> None:
         """Give the master what was committed here; BrokerError, at the end, for what it refused."""
         assert self._copied is not None, "offsets are carried after the first copy"
         problem: BrokerError | None = None
         for commit in commits:
-            topic, _, group = commit.key.partition("@")
+            topic = commit.key.partition("@")[0]
             header = UpdateConsumerOffsetRequestHeader(
                 topic=topic,
                 queue_id=commit.queue_id,
-                consumer_group=group,
+                consumer_group=commit.group,
                 commit_offset=commit.offset,
             )
             command = request(RequestCode.UPDATE_CONSUMER_OFFSET, 0, header)
@@ -213,6 +238,10 @@ async def ask(channel: Channel, code: RequestCode, decode: Callable[[bytes], _T]
     if answer.code != 0:
         raise BrokerError(answer.code, answer.remark, f"the master, asked for {code.name},")
     return await asyncio.to_thread(decode, answer.body)
+
+
+async def _ask_groups(channel: Channel) -> GroupTable:
+    return await ask(channel, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, decode_group_table)
 
 
 async def _ask_timers(
