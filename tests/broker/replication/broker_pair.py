@@ -52,8 +52,9 @@ class Served:
 class Pair:
     """A name server, and the brokers that were started at it."""
 
-    def __init__(self, namesrv: str, stack: AsyncExitStack) -> None:
-        self.namesrv = namesrv
+    def __init__(self, name_server: NameServer, stack: AsyncExitStack) -> None:
+        self.name_server = name_server
+        self.namesrv = f"127.0.0.1:{name_server.port}"
         self.stack = stack
 
     async def start(self, store: StoreSettings = SMALL_STORE, **settings: Any) -> Harness:
@@ -96,7 +97,7 @@ async def pair() -> AsyncIterator[Pair]:
         namesrv = NameServer.open(NamesrvSettings(listen_port=0), clock=LoopClock())
         await namesrv.start()
         stack.push_async_callback(namesrv.stop)
-        yield Pair(f"127.0.0.1:{namesrv.port}", stack)
+        yield Pair(namesrv, stack)
 
 
 def end_of(harness: Harness | Served) -> int:
