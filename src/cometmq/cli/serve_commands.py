@@ -19,6 +19,14 @@ import click
 from cometmq.cli.process_limits import problems, raise_open_files
 from cometmq.cli.ready_file import ReadyFile
 from cometmq.cli.role_runner import RunningRoles, log_to_stderr, print_lines, serve
+from cometmq.cli.supervised_brokers import (
+    BROKERS_MAX,
+    ONE_EACH,
+    FirstPorts,
+    SupervisedBrokers,
+    broker_places,
+    brokers_below,
+)
 from cometmq.errors import SettingsError
 from cometmq.net.address import join_address
 from cometmq.net.server import require_free
@@ -42,9 +50,10 @@ from cometmq.settings.store import StoreSettings
 from cometmq.settings.tls import TlsSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cometmq.cli.monitored_roles import Monitoring
+    from cometmq.cli.supervised_brokers import BrokerPlace
 
 _SHARED_KINDS = (NetSettings, AccessSettings, MonitoringSettings, TlsSettings)
 _BROKER_KINDS = (BrokerSettings, StoreSettings, *_SHARED_KINDS)
@@ -110,27 +119,39 @@ _port = click.IntRange(0, 65_535)
 @click.command()
 @click.option("--store", metavar="DIR", help="Directory of the store.  [default: ~/store]")
 @click.option("--namesrv-port", type=_port, help="0: any free one.  [default: 9876]")
-@click.option("--broker-port", type=_port, help="0: any free one.  [default: 10911]")
+@click.option(
+    "--broker-port", type=_port, help="0: any free one; of several the first.  [default: 10911]"
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, BROKERS_MAX),
+    default=1,
+    help="So many brokers of one cluster, each in a process and a directory below DIR of its own, "
+    "its port ten above the one before.  [default: 1, in this process]",
+)
 @_common_options
 def standalone(
     store: str | None,
     namesrv_port: int | None,
     broker_port: int | None,
+    brokers: int,
     **rest: Any,
 ) -> None:
     """Start a name server and a broker in one process; Ctrl-C stops both.
 
     The settings of FILE, of COMETMQ_... variables and of --set go to whichever of the two has them;
-    the ports only come from the options, but for the broker's, which is listenPort.
+    the ports only come from the options, but for the broker's, which is listenPort. One broker uses
+    one core: with --brokers N clients spread over N of them, and one that ends is started again.
     """
     common = CommonOptions(**rest)
     log_to_stderr(common.verbose)
     given = [one for layer in _layers(common, _environment()) for one in layer]
-    mine = [one for one in given if one.key not in _namesrv_only()]
     theirs = [one for one in given if one.key in _namesrv_only()]
     options = {"bindAddress": common.host, "listenPort": broker_port, "storePathRootDir": store}
-    loaded = _load(_BROKER_KINDS, from_options(STANDALONE), mine, from_options(options))
+    ours = [one for one in given if one not in theirs]
+    loaded = _load(_BROKER_KINDS, from_options(STANDALONE), ours, from_options(options))
     broker_settings = loaded.of(BrokerSettings)
+    places = _places(brokers, loaded, given)
     kept = Path(broker_settings.store_path_root_dir) / "config" / "kvConfig.json"
     names = _load(
         _NAMESRV_KINDS,
@@ -159,13 +180,14 @@ def standalone(
         monitoring.show(MonitoredNameServer(name_server))
         await running.start(name_server)
         host, port = broker_settings.bind_address, name_server.port
-        others = broker_settings.namesrv_addr
-        settings = replace(
-            broker_settings,
-            namesrv_addr=";".join(filter(None, (join_address(_inside(host), port), others))),
-        )
+        namesrv_addr = _joined(join_address(_inside(host), port), broker_settings.namesrv_addr)
         facts = {"namesrv": join_address(_outside(host), port)}
-        await _start_broker(running, settings, loaded, tls, monitoring, ready, facts, common.conf)
+        if places:
+            supervised = SupervisedBrokers(places, _passed_on(common, namesrv_addr))
+            await _start_brokers(running, supervised, ready, facts | monitoring.facts)
+            return
+        mine = replace(broker_settings, namesrv_addr=namesrv_addr)
+        await _start_broker(running, mine, loaded, tls, monitoring, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
 
@@ -215,11 +237,13 @@ def namesrv(
 @click.option("-n", "--namesrv", metavar="HOST:PORT;...", help="Name servers to register with.")
 @click.option("-p", "--port", type=_port, help="0: any free one.  [default: 10911]")
 @click.option("--store", metavar="DIR", help="Directory of the store.  [default: ~/store]")
+@click.option("--of-standalone", is_flag=True, hidden=True)
 @_common_options
 def broker(
     namesrv: str | None,
     port: int | None,
     store: str | None,
+    of_standalone: bool,
     **rest: Any,
 ) -> None:
     """Start a broker; Ctrl-C stops it.
@@ -235,12 +259,11 @@ def broker(
         "namesrvAddr": namesrv,
     }
     base = {"brokerName": _host_name(), "namesrvAddr": os.environ.get("NAMESRV_ADDR")}
-    loaded = _load(
-        _BROKER_KINDS,
-        from_options(base),
-        *_layers(common, from_environment(os.environ, _BROKER_KINDS)),
-        from_options(options),
-    )
+    layers = _layers(common, from_environment(os.environ, _BROKER_KINDS))
+    if of_standalone:
+        base |= STANDALONE
+        layers = [[one for one in layer if one.key not in _namesrv_only()] for layer in layers]
+    loaded = _load(_BROKER_KINDS, from_options(base), *layers, from_options(options))
     ready = ReadyFile(common.ready_file)
     monitoring = _monitoring(loaded)
 
@@ -249,9 +272,53 @@ def broker(
         settings = loaded.of(BrokerSettings)
         facts = {"namesrv": settings.namesrv_addr} if settings.namesrv_addr else {}
         tls = loaded.of(TlsSettings)
+        if of_standalone:
+            tls = _trusting_itself(tls)
         await _start_broker(running, settings, loaded, tls, monitoring, ready, facts, common.conf)
 
     serve(begin, until_stdin_closes=common.until_stdin_closes)
+
+
+def _joined(*addresses: str) -> str:
+    return ";".join(filter(None, addresses))
+
+
+def _places(brokers: int, loaded: LoadedSettings, given: Sequence[RawSetting]) -> list[BrokerPlace]:
+    """The places of several brokers; none for one, which runs in this process."""
+    settings = loaded.of(BrokerSettings)
+    directory = expand_user_path("storePathRootDir", settings.store_path_root_dir).absolute()
+    if brokers > 1:
+        for one in given:
+            if one.key in ONE_EACH:
+                raise SettingsError(
+                    f"{one.where}: {one.key} would be the same for all {brokers} brokers: leave it "
+                    "out, or start each with `cometmq broker`"
+                )
+        shown_at = loaded.of(MonitoringSettings).metrics_prom_exporter_port
+        ports = FirstPorts(settings.listen_port, shown_at and shown_at + 1)
+        return broker_places(brokers, directory, ports)
+    if not (directory / "commitlog").exists() and (there := brokers_below(directory)):
+        raise SettingsError(
+            f"{directory} holds the stores of {there} brokers: give --brokers {max(there, 2)}, or "
+            "choose another directory"
+        )
+    return []
+
+
+async def _start_brokers(
+    running: RunningRoles, brokers: SupervisedBrokers, ready: ReadyFile, facts: Mapping[str, str]
+) -> None:
+    await running.start(brokers)
+    listed = {**facts, **brokers.addresses, "store": str(brokers.directory), **brokers.shown_at}
+    _announce(running, ready, listed, brokers=brokers.addresses)
+
+
+def _passed_on(common: CommonOptions, namesrv_addr: str) -> list[str]:
+    """The options with which `standalone` starts each of several brokers."""
+    found = ["--namesrv", namesrv_addr, *(["-v"] * common.verbose)]
+    found += [part for one in common.sets for part in ("--set", one)]
+    found += ["--config", str(common.conf)] if common.conf else []
+    return found + (["--host", common.host] if common.host else [])
 
 
 def _access_of_name_server(access: AccessSettings, config: Path) -> AccessSettings:
@@ -325,11 +392,14 @@ def _trusting_itself(tls: TlsSettings) -> TlsSettings:
     return replace(tls, client_trust_cert_path=tls.server_cert_path, client_check_hostname=False)
 
 
-def _announce(running: RunningRoles, ready: ReadyFile, facts: Mapping[str, object]) -> None:
+def _announce(
+    running: RunningRoles, ready: ReadyFile, facts: Mapping[str, object], **more: object
+) -> None:
+    """Print facts, and write them with more to the ready file."""
     width = max(map(len, facts))
     print_lines(*(f"{what:<{width}}  {where}" for what, where in facts.items()), "Ctrl-C stops it.")
     running.at_end(ready.remove)
-    ready.write({**facts, "pid": os.getpid()})
+    ready.write({**facts, **more, "pid": os.getpid()})
 
 
 def _load(kinds: tuple[type, ...], *layers: list[RawSetting]) -> LoadedSettings:

@@ -52,6 +52,13 @@ def topic() -> None:
     multiple=True,
     help="With --order global: a consumer group to make for it; may be repeated.",
 )
+@click.option(
+    "--broker",
+    "brokers",
+    metavar="BROKER",
+    multiple=True,
+    help="Only on this one, as on one that came later; may be repeated.",
+)
 @cluster_options
 def create(
     name: str,
@@ -61,9 +68,10 @@ def create(
     perm: str,
     order: str | None,
     groups: tuple[str, ...],
+    brokers: tuple[str, ...],
     access: ClusterAccess,
 ) -> None:
-    """Create the topic NAME on all brokers; one that exists is refused.
+    """Create the topic NAME on all brokers, or on those named; one that exists is refused.
 
     With --order global it lies on one broker, has one queue, and refuses to get more.
     """
@@ -71,6 +79,8 @@ def create(
         raise click.UsageError("a topic in global order has one queue; leave --queues out")
     if groups and order != "global":
         raise click.UsageError("--group goes with --order global")
+    if brokers and order == "global":
+        raise click.UsageError("--broker does not go with --order global")
 
     async def work(admin: AsyncAdmin) -> str:
         if order == "global":
@@ -83,6 +93,7 @@ def create(
             write_queues=write_queues,
             perm=perm,
             order=order is not None,
+            brokers=brokers,
         )
         return "created, write only" if perm == "w" else f"{len(await admin.queues(name))} queues"
 

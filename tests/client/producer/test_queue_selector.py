@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -215,7 +216,34 @@ def test_strict_order_fails_rather_than_let_a_key_change_its_queue(pair):
                 assert producer.send(Message(TOPIC, b"x", sharding_key=key)).queue == at[key]
             else:
                 with pytest.raises(RouteNotFound, match="strict_order"):
-                    producer.send(Message(TOPIC, b"x", sharding_key=key))
+                    producer.send(Message(TOPIC, b"x", sharding_key=key), timeout_s=0.2)
+
+
+def test_with_strict_order_each_kind_of_send_waits_for_the_broker_of_its_key(pair):
+    with Producer("g", namesrv=pair.addr, strict_order=True) as producer:
+        keys = [f"k{n}" for n in range(12)]
+        at = {key: producer.send(Message(TOPIC, b"x", sharding_key=key)).queue for key in keys}
+        away = next(key for key in keys if at[key].broker_name == "b1")
+        message = Message(TOPIC, b"x", sharding_key=away)
+        kinds = [
+            lambda: producer.send(message, timeout_s=30.0),
+            lambda: producer.send_batch([message] * 2, timeout_s=30.0)[0],
+            lambda: producer.send_many([message] * 2, timeout_s=30.0)[0],
+        ]
+        routes = producer._inner._session.routes
+        for send in kinds:
+            pair.queues["b1"] = 0
+            routes.forget(TOPIC)
+            with ThreadPoolExecutor(1) as pool:
+                sent = pool.submit(send)
+                asked = len(pair.brokers["b0"].requests(ROUTE))
+                wait(
+                    lambda asked=asked: len(pair.brokers["b0"].requests(ROUTE)) > asked + 2,
+                    lambda: None,
+                )
+                assert not sent.done()
+                pair.queues["b1"] = 2
+                assert sent.result(30).queue == at[away]
 
 
 def wait(condition, again):

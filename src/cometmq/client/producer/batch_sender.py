@@ -17,7 +17,7 @@ from cometmq.client.producer.key_locks import KeyLocks
 from cometmq.client.producer.prepared_message import PreparedBatch, prepare
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, results_of
-from cometmq.errors import CometError, PartlySent
+from cometmq.errors import CometError, PartlySent, RouteNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cometmq.model.results import SendResult
 
 _ATTEMPT_S = 5.0
+_ROUTE_PAUSE_S = 0.5
 _UNKEYED_RUN = 32
 """Messages without key that go to one queue before the next queue is used."""
 
@@ -177,7 +178,10 @@ class BatchSender:
                 routes[topic] = await self._queues(topic, deadline)
             if message.sharding_key is not None:
                 key = message.sharding_key
-                queue = self._queue_selector.for_key(routes[topic], key)
+                try:
+                    queue = self._queue_selector.for_key(routes[topic], key)
+                except RouteNotFound:  # its broker may come back in time
+                    routes[topic], queue = await self._wait_for_queue(topic, key, deadline)
                 queue = keyed.setdefault(
                     (topic, key), queue
                 )  # `balanced` may forget a key meanwhile
@@ -198,14 +202,32 @@ class BatchSender:
                     topic, self._options.default_topic_queues
                 )
             except CometError as error:
-                loop = asyncio.get_running_loop()
-                if not error.retriable or loop.time() + 1.0 >= deadline:
-                    raise
-                await asyncio.sleep(0.5)
+                await self._pause_after(error, deadline)
+
+    async def _wait_for_queue(
+        self, topic: str, key: str, deadline: float
+    ) -> tuple[list[MessageQueue], MessageQueue]:
+        """The topic's queues, once that of a key is among them, and that queue."""
+        while True:
+            self._session.routes.mark_stale(topic)
+            queues = await self._queues(topic, deadline)
+            try:
+                return queues, self._queue_selector.for_key(queues, key)
+            except RouteNotFound as error:
+                await self._pause_after(error, deadline)
+
+    async def _pause_after(self, error: CometError, deadline: float) -> None:
+        """Pause before the route is asked for again; raise the error where there is no time."""
+        left_s = deadline - asyncio.get_running_loop().time()
+        if not error.retriable or left_s <= _ROUTE_PAUSE_S:
+            raise error
+        await asyncio.sleep(_ROUTE_PAUSE_S)
 
     async def _send_share(self, share: _QueueShare, held: KeyReservation) -> CometError | None:
         """Send one queue's share after earlier sends of its keys; its first error, if any."""
         keys = _keys_of(share.messages[index] for index in share.indexes)
+        if keys and self._options.strict_order:
+            share = share._replace(retries=UNTIL_DEADLINE)  # no other queue will do
         try:
             await held.wait(keys, share.deadline)
             async with self._queue_locks.acquire(share.queue, share.deadline):

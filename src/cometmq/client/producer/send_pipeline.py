@@ -21,7 +21,7 @@ from cometmq.client.producer.key_locks import KeyLocks
 from cometmq.client.producer.latency_tracker import LatencyTracker
 from cometmq.client.producer.prepared_message import PreparedMessage, prepare
 from cometmq.client.producer.queue_selector import ByHash, QueueSelector
-from cometmq.client.producer.retrying_sender import RetryingSender
+from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE, RetryingSender
 from cometmq.client.producer.send_fast_path import SendFastPath, result_of
 from cometmq.client.producer.thread_sender import FailedSend, ThreadSender
 from cometmq.client.session.argument_checks import check_queue
@@ -248,6 +248,8 @@ class SendPipeline:
             return queue
 
         retries = self._options.retries
+        if self._options.strict_order and message.sharding_key is not None:
+            retries = UNTIL_DEADLINE  # no other queue will do: it waits for its broker
         try:
             return await self.retrying_sender.send(
                 prepared, choose, retries, deadline, failed=failed
