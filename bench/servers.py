@@ -16,7 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "build"
-START_S = 20.0
+START_S = 90.0
 
 
 @dataclass(frozen=True)
