@@ -10,6 +10,7 @@ import pytest
 from broker.commands import records
 from broker.harness import STORE, new_disk, run
 from broker.replication.broker_pair import SLAVE, SYNC, Served, commit, end_of, pair, until
+from cometmq.broker.metrics.metric_definitions import EPOCH
 from cometmq.cli.replication_rows import replication_row, replication_rows
 from cometmq.errors import ClientError, Reject
 from cometmq.store.recovery.unreplicated import UnreplicatedFiles
@@ -69,6 +70,7 @@ def test_a_promoted_slave_takes_writes_and_the_former_master_follows_it() -> Non
             began_s = asyncio.get_running_loop().time()
             done = await (await brokers.admin()).promote("b0")
             assert (done.addr, done.epoch, done.silent) == (slave.broker.address, 2, ())
+            assert slave.broker.state.metrics.value(EPOCH) == 2
             assert await send(slave, b"3", b"4") == [0, 0]
             assert asyncio.get_running_loop().time() - began_s < 30
             master = await brokers.serve(disk, **MASTER_AT)

@@ -22,6 +22,7 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 
 if TYPE_CHECKING:
+    from broker.commands import Harness
     from broker.replication.broker_pair import Pair
     from cometmq.broker.app import Broker
 
@@ -218,12 +219,33 @@ def test_both_say_how_far_the_copy_is() -> None:
             assert [(each.lag_bytes, each.lag_ms) for each in status.slaves] == [(0, 0)]
             rows = await replication_rows(await stack_admin(brokers))
             assert [row["state"] for row in rows] == ["in sync", "copying"]
+            assert [row["epoch"] for row in rows] == [1, 1]
+            await client.send("T", b"x" * 5_000)
+            await asyncio.sleep(2)
+            (row, _) = await replication_rows(await stack_admin(brokers))
+            assert (int(str(row["lag_bytes"])) > 0, float(str(row["lag_s"])) >= 1) == (True, True)
+            at_master, at_slave = (figures(each) for each in (master, slave))
+            assert at_master["cometmq_slaves"] == 1
+            assert at_master["cometmq_slave_lag_bytes"] > 0
+            assert at_master["cometmq_slave_lag_ms"] >= 1_000
+            assert at_slave["cometmq_is_following"] == 1
+            assert (at_master["cometmq_epoch"], at_slave["cometmq_epoch"]) == (1, 1)
+            await until(lambda: figures(master)["cometmq_slave_lag_bytes"] == 0)
+            assert figures(master)["cometmq_slave_lag_ms"] == 0
             await master.broker.stop()
+            await until(lambda: figures(slave)["cometmq_is_following"] == 0)
             said = decode_replication_status((await reader.call(code)).body).master
             assert said is not None
             assert said.problem
 
     run(scenario())
+
+
+def figures(harness: Harness) -> dict[str, float]:
+    """What the metrics of a broker say that have no labels."""
+    samples = harness.broker.state.metrics.collect()
+    values = [(one.metric.name, one.value) for one in samples if not one.labels]
+    return {name: value for name, value in values if isinstance(value, int | float)}
 
 
 async def stack_admin(brokers: Pair) -> AsyncAdmin:

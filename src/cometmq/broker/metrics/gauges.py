@@ -59,6 +59,11 @@ class ReplicationFigures(Protocol):
         """Writes that slaves did not acknowledge in time."""
         ...
 
+    @property
+    def epoch(self) -> int:
+        """The number of the newest promotion that this broker is part of."""
+        ...
+
     def slaves(self) -> tuple[SlaveStatus, ...]:
         """The connected slaves of a master."""
         ...
@@ -80,6 +85,7 @@ def register_replication(registry: MetricsRegistry, figures: ReplicationFigures)
     )
     registry.callback(catalog.SLAVE_TIMEOUTS, lambda: figures.timeouts)
     registry.callback(catalog.IS_FOLLOWING, lambda: int(figures.is_following()))
+    registry.callback(catalog.EPOCH, lambda: figures.epoch)
 
 
 def _used_ratio(files: Files, directory: Path) -> float:

@@ -139,3 +139,6 @@ SLAVE_TIMEOUTS = Metric(
 IS_FOLLOWING = Metric(
     "cometmq_is_following", _GAUGE, "{slave}", "1 while this slave copies its master, else 0."
 )
+EPOCH = Metric(
+    "cometmq_epoch", _GAUGE, "{epoch}", "The newest promotion that this broker is part of; 1: none."
+)

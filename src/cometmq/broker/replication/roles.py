@@ -81,6 +81,11 @@ class MasterRole:
         return (Endpoint(RequestCode.GET_BROKER_HA_STATUS, self.status),)
 
     @property
+    def epoch(self) -> int:
+        """The number of the newest promotion that this broker is part of."""
+        return self._keeper.kept.epochs[-1].number
+
+    @property
     def timeouts(self) -> int:
         """Writes that slaves did not acknowledge in time."""
         return self.quorum.timeouts if self.quorum is not None else 0
@@ -202,6 +207,11 @@ class SlaveRole:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The requests that this class answers."""
         return (Endpoint(RequestCode.GET_BROKER_HA_STATUS, self.status),)
+
+    @property
+    def epoch(self) -> int:
+        """The number of the newest promotion that this broker is part of."""
+        return self._keeper.kept.epochs[-1].number
 
     @property
     def timeouts(self) -> int:
