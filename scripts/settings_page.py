@@ -19,6 +19,7 @@ from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.java_keys import NO_EFFECT
 from cometmq.settings.keys import is_live, key_of
 from cometmq.settings.load import env_name_of
+from cometmq.settings.logs import LogSettings
 from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -35,6 +36,7 @@ SECTIONS = (
     ("Sockets (broker and name server)", "broker", NetSettings),
     ("Access (broker and name server)", "broker", AccessSettings),
     ("Monitoring (broker and name server)", "broker", MonitoringSettings),
+    ("Log (broker and name server)", "broker", LogSettings),
     ("Name server", "namesrv", NamesrvSettings),
     ("TLS (broker and name server)", "jvm", TlsSettings),
 )

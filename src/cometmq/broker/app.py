@@ -328,14 +328,18 @@ class Broker:
                 await start()
             self._started = started.pop_all()
         self.health.is_serving = True
+        name, role = self.settings.broker_name, self.settings.broker_role
+        log.info("the broker %s serves at %s as %s", name, self.address, role)
 
     async def stop(self) -> None:
         """Stop all parts, the last one started first, each even when another one fails.
 
         A second call does nothing.
         """
-        self.health.is_serving = False
+        was_serving, self.health.is_serving = self.health.is_serving, False
         await self._started.aclose()
+        if was_serving:
+            log.info("the broker %s has stopped", self.settings.broker_name)
 
     async def _listen(self) -> None:
         settings = self.settings
@@ -456,6 +460,7 @@ class Broker:
     def _begin_connection(self, connection: Connection) -> FastPath:
         stats = self.state.stats
         stats.count_connection("CONNECT")
+        log.debug("%s connects", connection.addr)
         connection.on_close(lambda _connection: stats.count_connection("CLOSE"))
         return self._handlers.fast_path(connection)
 

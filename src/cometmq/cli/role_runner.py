@@ -10,7 +10,6 @@ import asyncio
 import faulthandler
 import gc
 import importlib.util
-import logging
 import os
 import signal
 import sys
@@ -151,12 +150,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def log_to_stderr(verbosity: int) -> None:
-    """Log warnings and errors to stderr; with 1 also what happens, with 2 everything."""
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 def print_lines(*lines: str) -> None:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cometmq.cli.log_output import log_by
 from cometmq.cli.process_limits import problems, raise_open_files
 from cometmq.cli.ready_file import ReadyFile
-from cometmq.cli.role_runner import RunningRoles, log_to_stderr, print_lines, serve
+from cometmq.cli.role_runner import RunningRoles, print_lines, serve
 from cometmq.cli.supervised_brokers import (
     BROKERS_MAX,
     ONE_EACH,
@@ -43,6 +44,7 @@ from cometmq.settings.load import (
     from_text,
     load,
 )
+from cometmq.settings.logs import LogSettings
 from cometmq.settings.monitoring import MonitoringSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.net import NetSettings
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     from cometmq.cli.monitored_roles import Monitoring
     from cometmq.cli.supervised_brokers import BrokerPlace
 
-_SHARED_KINDS = (NetSettings, AccessSettings, MonitoringSettings, TlsSettings)
+_SHARED_KINDS = (NetSettings, AccessSettings, LogSettings, MonitoringSettings, TlsSettings)
 _BROKER_KINDS = (BrokerSettings, StoreSettings, *_SHARED_KINDS)
 _NAMESRV_KINDS = (NamesrvSettings, *_SHARED_KINDS)
 _FAR_AWAY = ((socket.AF_INET, ("192.0.2.1", 9)), (socket.AF_INET6, ("2001:db8::1", 9)))
@@ -144,7 +146,6 @@ def standalone(
     one core: with --brokers N clients spread over N of them, and one that ends is started again.
     """
     common = CommonOptions(**rest)
-    log_to_stderr(common.verbose)
     given = [one for layer in _layers(common, _environment()) for one in layer]
     theirs = [one for one in given if one.key in _namesrv_only()]
     options = {"bindAddress": common.host, "listenPort": broker_port, "storePathRootDir": store}
@@ -160,6 +161,7 @@ def standalone(
         from_options({"bindAddress": broker_settings.bind_address, "listenPort": namesrv_port}),
     )
     access = _access_of_name_server(loaded.of(AccessSettings), kept.parent)
+    log_by(loaded.of(LogSettings), common.verbose)
     ready = ReadyFile(common.ready_file)
     tls = _trusting_itself(loaded.of(TlsSettings))
     monitoring = _monitoring(loaded)
@@ -201,13 +203,13 @@ def namesrv(
 ) -> None:
     """Start a name server; Ctrl-C stops it."""
     common = CommonOptions(**rest)
-    log_to_stderr(common.verbose)
     options = from_options({"bindAddress": common.host, "listenPort": port})
     loaded = _load(
         _NAMESRV_KINDS,
         *_layers(common, from_environment(os.environ, _NAMESRV_KINDS)),
         options,
     )
+    log_by(loaded.of(LogSettings), common.verbose)
     ready = ReadyFile(common.ready_file)
     monitoring = _monitoring(loaded)
 
@@ -251,7 +253,6 @@ def broker(
     Without -n the name servers come from namesrvAddr in FILE or from the variable NAMESRV_ADDR.
     """
     common = CommonOptions(**rest)
-    log_to_stderr(common.verbose)
     options = {
         "bindAddress": common.host,
         "listenPort": port,
@@ -264,6 +265,7 @@ def broker(
         base |= STANDALONE
         layers = [[one for one in layer if one.key not in _namesrv_only()] for layer in layers]
     loaded = _load(_BROKER_KINDS, from_options(base), *layers, from_options(options))
+    log_by(loaded.of(LogSettings), common.verbose)
     ready = ReadyFile(common.ready_file)
     monitoring = _monitoring(loaded)
 

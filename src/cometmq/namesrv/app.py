@@ -167,6 +167,7 @@ class NameServer:
         if self._tls.reads_files:
             self._background.every(RELOAD_S, self._reload_tls, name="files of TLS")
         self._is_serving = True
+        log.info("the name server serves at %s", self.address)
 
     def problems(self) -> list[str]:
         """Why it does not do its work now, in sentences; empty when it is ready."""
@@ -185,6 +186,7 @@ class NameServer:
         await self._background.stop()
         self._dispatcher.stop()
         await self._server.stop()
+        log.info("the name server at %s has stopped", self.address)
 
 
 def _access_directory(settings: NamesrvSettings, access: AccessSettings) -> Path:

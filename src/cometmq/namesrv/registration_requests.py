@@ -227,6 +227,7 @@ class RegistrationRequests:
         self._routes.unregister(
             BrokerId(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
         )
+        self._log.info("broker %s at %s unregisters", header.broker_name, header.broker_addr)
         return Reply()
 
     def heartbeat(self, request: Command, _connection: Connection) -> Reply:

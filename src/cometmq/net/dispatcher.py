@@ -39,6 +39,9 @@ _UNKNOWN = -1
 REFUSED_LOG_S = 60.0
 """Time between log lines about one-way requests of one code that are refused alike, seconds."""
 
+SLOW_S = 1.0
+"""A request whose handler waited for so long, for a disk or a thread, gets a line in the log."""
+
 OnDurable = Callable[[Callable[[Any], None]], None]
 """The store's: calls back with a status, falsy when all that was put before is safe."""
 FailureAnswer = Callable[[Any], tuple[int, str]]
@@ -197,12 +200,16 @@ class RequestDispatcher:
         self, connection: Connection, request: Command, awaited: Awaitable[HandlerResult]
     ) -> None:
         result: HandlerResult
+        time = asyncio.get_running_loop().time
+        begun = time()
         try:
             result = await awaited
         except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer
             result = _failure_reply(error, request, connection)
         finally:
             connection.end_request()
+        if (took_s := time() - begun) >= SLOW_S:
+            self._warnings.info("%d of %s took %.1f s", request.code, connection.addr, took_s)
         if not connection.is_closed:
             self._send_result(connection, request, result)
 

@@ -43,7 +43,8 @@ class RateLimitedLog:
 
     def info(self, text: str, *args: object) -> None:
         """Log for information, unless this window has had its share of lines."""
-        self._write(logging.INFO, text, args, exc_info=False)
+        if self._log.isEnabledFor(logging.INFO):
+            self._write(logging.INFO, text, args, exc_info=False)
 
     def warning(self, text: str, *args: object, exc_info: bool = False) -> None:
         """Log a warning, unless this window has had its share; `exc_info` as in logging."""

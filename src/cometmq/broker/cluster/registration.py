@@ -160,6 +160,7 @@ class NamesrvRegistration:
         self._registered_changes = max(self._registered_changes, changes)
         self._is_registered.set()
         self._is_registered = asyncio.Event()
+        log.debug("%d name servers know this broker", count)
         return count
 
     async def _registration(self) -> Command:

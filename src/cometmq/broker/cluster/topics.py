@@ -18,6 +18,7 @@ from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.model.topic import DataVersion, TopicConfig
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.rules import permission
 from cometmq.store.json_file import JsonTable
 from cometmq.store.lost_tables import topic_of_queues
@@ -63,6 +64,7 @@ class Topics:
         self.generation = 0
         """Counts changes since the start; what was derived from a topic is stale when it moved."""
         self.system = frozenset(config.topic_name for config in system) | names.SYSTEM_TOPICS
+        self._events = RateLimitedLog(log)
         self.on_change: list[Callable[[str], None]] = []
         """Called with the topic's name after each change."""
         self._load(file.load("topicConfigTable", topic_table_of), system)
@@ -230,6 +232,8 @@ class Topics:
     def _changed(self, topic: str, before: TopicConfig | None) -> None:
         """Have a change written; it is taken back when that fails, at once with a Reject."""
         self.version = self.version.next(self._now_ms())
+        what = "made" if before is None else "changed" if topic in self.table else "deleted"
+        self._events.info("the topic %s is %s", topic, what)
         self.writer.record_change(topic, partial(self._take_back, topic, before))
         self._notify(topic)
 

@@ -19,6 +19,7 @@ from cometmq.model.subscription import (
     MessageModel,
     SubscriptionData,
 )
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.rules.group_members import settings_in_heartbeat
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 _MEMBER_BYTES, _CHAR_BYTES = 600, 8
 """What a member keeps, and what it keeps for each character of its subscriptions: both about."""
+
+
+_JOINS, _LEAVES = "%s at %s joins the %s group %s", "%s at %s leaves the %s group %s"
 
 
 class Member(NamedTuple):
@@ -126,6 +130,7 @@ class ClientRegistry:
         self._now_ms = now_ms
         self._monotonic_ms = monotonic_ms
         self.silence_ms = silence_ms
+        self._events = RateLimitedLog(log)
         self.consumers: dict[str, ConsumerGroupInfo] = {}
         self.producers: dict[str, dict[Connection, Member]] = {}
         self._producer_ids: dict[str, dict[Connection, int]] = {}
@@ -149,6 +154,8 @@ class ClientRegistry:
         members = self.producers.setdefault(group, {})
         if (before := members.get(connection)) is not None:
             self._forget_id(before.client_id, connection)
+        else:
+            self._events.info(_JOINS, client_id, connection.addr, "producer", group)
         members[connection] = self._member(client_id, connection)
         connections = self._producer_ids.setdefault(client_id, {})
         connections[connection] = connections.pop(connection, 0) + 1
@@ -187,6 +194,8 @@ class ClientRegistry:
         group.fingerprint = fingerprint
         if not keep_subscriptions and group.subscribe(data.subscriptions):
             changed = True
+        if before is None:
+            self._events.info(_JOINS, client_id, connection.addr, "consumer", data.group_name)
         if changed:
             self.on_members(data.group_name)
 
@@ -208,6 +217,7 @@ class ClientRegistry:
         member = members.pop(connection, None)
         if member is None:
             return
+        self._events.info(_LEAVES, member.client_id, connection.addr, kind, name)
         if kind == "producer":
             self._forget_id(member.client_id, connection)
         if not members:

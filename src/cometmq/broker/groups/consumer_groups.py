@@ -8,6 +8,7 @@ Java: SubscriptionGroupManager.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from cometmq.broker.cluster.table_writer import TableWriter
 from cometmq.errors import Reject
 from cometmq.model.group import SYSTEM_GROUPS, SubscriptionGroupConfig
 from cometmq.model.topic import DataVersion
+from cometmq.net.rate_limited_log import RateLimitedLog
 from cometmq.rules.name_validation import group_name_problem, topic_name_problem
 from cometmq.store.json_file import JsonTable
 from cometmq.wire.bodies.group import group_fields, group_table_of
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from cometmq.store.json_file import JsonFile
     from cometmq.wire.bodies.group import GroupTable
+
+log = logging.getLogger(__name__)
 
 FORBIDDEN_MAX = 100_000
 """Pairs of a group and a topic that it may not read."""
@@ -52,6 +56,7 @@ class ConsumerGroups:
         self.table: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: dict[str, dict[str, int]] = {}
         self.version = DataVersion()
+        self._events = RateLimitedLog(log)
         self._entries = JsonTable("subscriptionGroupTable", group_fields)
         self._load(file.load("subscriptionGroupTable", group_table_of))
 
@@ -76,6 +81,8 @@ class ConsumerGroups:
         before = self.table.get(config.group_name)
         if before != config:
             self.table[config.group_name] = config
+            what = "made" if before is None else "changed"
+            self._events.info("the group %s is %s", config.group_name, what)
             self._changed(config.group_name, partial(self._restore, config.group_name, before))
 
     def delete(self, group: str) -> bool:
@@ -84,6 +91,7 @@ class ConsumerGroups:
         if before is None:
             return False
         forbidden = self.forbidden.pop(group, None)
+        self._events.info("the group %s is deleted", group)
         self._changed(group, partial(self._restore, group, before, forbidden))
         return True
 
