@@ -6,8 +6,7 @@
     python bench/run.py --json          one JSON object instead of the table
     python bench/run.py --save NAME     also writes bench/results/NAME.txt
 
-Before each round the server has rested: the broker files keys behind the answers, at about 9 us a
-message, and while sends come fast it leaves that for later, up to 256 MiB of log.
+Before each round the server has rested: the broker files keys behind the answers.
 The ratio to the echo carries over between machines, absolute figures do not. A round in which
 neither side came to 0.9 of its core and p99 went past 2 ms was starved by other tenants: it is
 dropped and repeated. The generator pins itself to one core and the server to another where there
