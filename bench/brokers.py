@@ -95,7 +95,7 @@ def main() -> None:
                 for name, options in SHAPES.items():
                     given = {**options, "seconds": args.seconds, "warm": 1.0, "topic": "bench"}
                     found.setdefault((name, count), []).append(round_of(servers, given))
-    lines = [f"{'work':18}{"brokers":>8}{"messages/s":>28}{'of one':>8}{'CPU us':>8}{'p99 ms':>8}"]
+    lines = [f"{'work':18}{'brokers':>8}{'messages/s':>28}{'of one':>8}{'CPU us':>8}{'p99 ms':>8}"]
     for name in SHAPES:
         for count in counts:
             rates, cpus, p99s = zip(*found[name, count], strict=True)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -56,6 +57,16 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def problems_of(url: str) -> list[str]:
+    try:
+        with urlopen(url) as answer:
+            found = json.load(answer)
+    except HTTPError as error:
+        found = json.load(error)
+    assert isinstance(found["problems"], list)
+    return found["problems"]
 
 
 def test_a_broker_that_is_killed_comes_back_and_each_key_keeps_its_order(tmp_path: Path) -> None:
@@ -123,6 +134,10 @@ def test_a_store_grows_by_a_broker_and_topics_grow_onto_it(tmp_path: Path) -> No
         for name in ("monitoring", "broker-a monitoring", "broker-c monitoring"):
             with urlopen(f"{server.facts[name]}/ready") as answer:
                 assert json.load(answer) == {"ready": True, "problems": []}
+        os.kill(children(server.process.pid)["broker-c"], signal.SIGKILL)
+        url = f"{server.facts['monitoring']}/ready"
+        wait_until(lambda: problems_of(url) == ["broker-c has ended and is started again"])
+        wait_until(lambda: problems_of(url) == [])
         assert set(server.facts["brokers"]) == {"broker-a", "broker-b", "broker-c"}
         with Admin(namesrv=server.facts["namesrv"]) as admin:
             assert len(admin.queues("T")) == 4

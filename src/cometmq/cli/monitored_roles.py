@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cometmq.metrics.registry import Metric, MetricKind, Sample
 from cometmq.monitoring.monitoring_server import MonitoredRole, MonitoringServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from cometmq.broker.served_broker import ServedBroker
-    from cometmq.metrics.registry import Sample
+    from cometmq.cli.supervised_brokers import SupervisedBrokers
     from cometmq.namesrv.app import NameServer
     from cometmq.settings.monitoring import MonitoringSettings
     from cometmq.settings.tls import TlsSettings
+
+
+RESTARTS = Metric(
+    "cometmq_broker_restarts_total",
+    MetricKind.COUNTER,
+    "{start}",
+    "Starts of a broker process that had ended.",
+    ("broker",),
+)
 
 
 class MonitoredBroker:
@@ -68,6 +78,28 @@ class MonitoredNameServer:
         """Its samples."""
         async for sample in self._name_server.figures.each(series_max):
             yield sample
+
+
+class MonitoredProcesses:
+    """The brokers that this process starts, each in one of its own, which shows its figures."""
+
+    def __init__(self, brokers: SupervisedBrokers) -> None:
+        self._brokers = brokers
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels in the manner of a broker's."""
+        return {"node_type": "brokers", "node_id": str(self._brokers.directory)}
+
+    def problems(self) -> list[str]:
+        """Which of them do not serve now."""
+        return self._brokers.problems()
+
+    async def figures(self, series_max: int) -> AsyncIterator[Sample]:
+        """How often each was started again: at most `BROKERS_MAX` of them, whatever the limit."""
+        del series_max
+        for broker in self._brokers.brokers:
+            yield Sample(RESTARTS, (broker.place.name,), broker.restarts)
 
 
 class Monitoring:

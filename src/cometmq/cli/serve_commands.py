@@ -186,7 +186,7 @@ def standalone(
         facts = {"namesrv": join_address(_outside(host), port)}
         if places:
             supervised = SupervisedBrokers(places, _passed_on(common, namesrv_addr))
-            await _start_brokers(running, supervised, ready, facts | monitoring.facts)
+            await _start_brokers(running, supervised, monitoring, ready, facts)
             return
         mine = replace(broker_settings, namesrv_addr=namesrv_addr)
         await _start_broker(running, mine, loaded, tls, monitoring, ready, facts, common.conf)
@@ -308,10 +308,18 @@ def _places(brokers: int, loaded: LoadedSettings, given: Sequence[RawSetting]) -
 
 
 async def _start_brokers(
-    running: RunningRoles, brokers: SupervisedBrokers, ready: ReadyFile, facts: Mapping[str, str]
+    running: RunningRoles,
+    brokers: SupervisedBrokers,
+    monitoring: Monitoring,
+    ready: ReadyFile,
+    facts: Mapping[str, str],
 ) -> None:
+    from cometmq.cli.monitored_roles import MonitoredProcesses
+
+    monitoring.show(MonitoredProcesses(brokers))
     await running.start(brokers)
-    listed = {**facts, **brokers.addresses, "store": str(brokers.directory), **brokers.shown_at}
+    listed = {**facts, **brokers.addresses, "store": str(brokers.directory)}
+    listed |= {**monitoring.facts, **brokers.shown_at}
     _announce(running, ready, listed, brokers=brokers.addresses)
 
 

@@ -107,6 +107,8 @@ class SupervisedBroker:
         self.place = place
         self.facts: dict[str, Any] = {}
         """What its ready file says."""
+        self.is_serving = False
+        self.restarts = 0
         self._arguments = arguments
         self._directory = tempfile.TemporaryDirectory(prefix="cometmq-")
         self._ready = Path(self._directory.name) / "ready.json"
@@ -164,6 +166,7 @@ class SupervisedBroker:
                 raise CometError(f"{self.place.name} ended as it started; it says why above")
             await asyncio.sleep(_POLL_S)
         self.facts = json.loads(self._ready.read_text(encoding="utf-8"))
+        self.is_serving = True
         port = int(self.facts["broker"].rpartition(":")[2])
         self.place = self.place._replace(port=port)
 
@@ -174,6 +177,7 @@ class SupervisedBroker:
             assert self._process is not None, "it was started"
             began = loop.time()
             code = await self._process.wait()
+            self.is_serving = False
             failures = 1 if loop.time() - began > _WELL_S else failures + 1
             pause_s = backoff_s(failures, _PAUSE_FIRST_S, _PAUSE_MOST_S)
             log.error(
@@ -181,6 +185,7 @@ class SupervisedBroker:
             )
             await asyncio.sleep(pause_s)
             try:
+                self.restarts += 1
                 await self._start()
             except (CometError, OSError) as error:
                 log.error("%s was not started: %s", self.place.name, error)
@@ -228,6 +233,14 @@ class SupervisedBrokers:
     def addresses(self) -> dict[str, str]:
         """Where each broker listens, by its name."""
         return {one.place.name: one.facts["broker"] for one in self.brokers}
+
+    def problems(self) -> list[str]:
+        """Which brokers do not serve now."""
+        return [
+            f"{one.place.name} has ended and is started again"
+            for one in self.brokers
+            if not one.is_serving
+        ]
 
     @property
     def shown_at(self) -> dict[str, str]:
