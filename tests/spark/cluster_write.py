@@ -21,17 +21,21 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from cometmq import LitePullConsumer
 from cometmq.spark import deduplicated
+from cometmq.spark.sink.row_identity import WRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-ROWS, TASKS = 20_000, 4
+ROWS, TASKS, SENT_S = 20_000, 4, 120
 
 
-def hindered(scenario: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def hindered(
+    scenario: str, namesrv: str, topic: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What stands before the sink in a task."""
 
     def hinder(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -39,7 +43,7 @@ def hindered(scenario: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
         first, rows = context.attemptNumber() == 0, 0
         for batch in batches:
             if first and rows < ROWS // TASKS // 2 <= rows + batch.num_rows:
-                time.sleep(2)  # so that what was given before is sent
+                wait_until_sent(namesrv, topic, context.partitionId())
                 if scenario == "retry":
                     raise ValueError("the first attempt fails")
                 if scenario == "kill" and context.partitionId() == 0:
@@ -50,6 +54,19 @@ def hindered(scenario: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
             yield batch
 
     return hinder
+
+
+def wait_until_sent(namesrv: str, topic: str, partition: int) -> None:
+    """Wait until the topic has a message of the first half of a task."""
+    end = time.monotonic() + SENT_S
+    seen = LitePullConsumer(f"{topic}-{partition}", namesrv=namesrv, consume_from="first")
+    seen.subscribe(topic)
+    with seen:
+        while time.monotonic() < end:
+            tasks = {message.properties[WRITE].split("/")[2] for message in seen.poll()}
+            if str(partition) in tasks:
+                return
+    raise TimeoutError(f"no message of partition {partition} was sent within {SENT_S} s")
 
 
 def executor() -> int:
@@ -77,7 +94,7 @@ def main(namesrv: str, topic: str, scenario: str, rejected: str) -> None:
     # Rows long enough that Spark's buffers let those pass that come before the fault.
     bodies = "if(id % 100 = 50, '', lpad(id, 400, '0')) AS body"
     rows = spark.range(0, ROWS, numPartitions=TASKS).selectExpr(bodies, "id")
-    frame = rows.mapInArrow(hindered(scenario), rows.schema)
+    frame = rows.mapInArrow(hindered(scenario, namesrv, topic), rows.schema)
     options = {"namesrv": namesrv, "topic": topic}
     sink = frame.write.format("rocketmq").mode("append").options(**options)
     sink.options(ignoreColumns="id", rejectedPath=rejected).save()
