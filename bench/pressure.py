@@ -3,6 +3,10 @@
     python bench/pressure.py                 ten consumers of ten threads, 16 then 100 queues
     python bench/pressure.py --quick         three consumers, short
     python bench/pressure.py --only 16      the parts whose name contains the text: 16, 100, grown
+    python bench/pressure.py --keys zipf     keys by chance, the n-th 1/n as often as the first;
+                                             uniform: all alike; turn (default): each in its turn
+    python bench/pressure.py --paced 500     no backlog: so many messages/s, and how late each is
+                                             done after the moment when it should have been sent
     python bench/pressure.py --save NAME     also writes bench/results/NAME.txt
 
 The handler sleeps 10 ms, so the work is waiting: what counts is how many handlers run at once. Each
@@ -22,7 +26,10 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
+from random import Random
 
 from cometmq import Admin, Message, Producer, PushConsumer
 from cometmq.testing.cluster import LocalCluster
@@ -44,6 +51,19 @@ class Load:
     backlog: int = 150_000
     warm_s: float = 8.0
     measured_s: float = 8.0
+    spread: str = "turn"
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """How often each key comes, added up."""
+        is_zipf = self.spread == "zipf"
+        return list(accumulate(1 / rank if is_zipf else 1.0 for rank in range(1, self.keys + 1)))
+
+    def key_of(self, number: int) -> int:
+        """The key of a message: the same in each run."""
+        if self.spread == "turn":
+            return number % self.keys
+        return Random(number).choices(range(self.keys), cum_weights=self.weights)[0]
 
     def ceiling(self, order: str, queues: int) -> float:
         """Messages/s that waiting handlers allow."""
@@ -51,7 +71,7 @@ class Load:
         if order == "orderly":
             at_once = min(at_once, queues)
         elif order == "by key":
-            at_once = min(at_once, self.keys)
+            at_once = min(at_once, self.weights[-1])  # the hottest key has a weight of 1
         return at_once / HANDLER_S
 
 
@@ -60,12 +80,14 @@ QUICK = Load(consumers=3, threads=4, keys=100, backlog=20_000, warm_s=4.0, measu
 
 def member(told: dict) -> None:
     """One consumer: says on its output how many it has handled, whenever a line comes in."""
-    lock, counts, seen = threading.Lock(), [0], []
+    lock, counts, seen, late_s = threading.Lock(), [0], [], []
 
     def handle(messages: list) -> None:
         time.sleep(HANDLER_S)
         with lock:
             counts[0] += len(messages)
+            due = [float(text) for one in messages if (text := one.properties.get("due"))]
+            late_s.extend(time.time() - at for at in due)
             if told["notes"]:
                 for message in messages:
                     step = int(message.properties["step"])
@@ -87,6 +109,8 @@ def member(told: dict) -> None:
                 asked = {"count": counts[0], "at": time.monotonic()}
                 if line.strip() == "seen":
                     asked["seen"] = seen
+                if line.strip() == "late":
+                    asked["late"] = late_s
             print(json.dumps(asked), flush=True)
 
 
@@ -137,12 +161,46 @@ def fill(namesrv: str, topic: str, load: Load, count: int, first: int = 0) -> No
     with Producer("pressure", namesrv=namesrv) as producer:
         for at in range(first, first + count, 5000):
             part = range(at, min(at + 5000, first + count))
-            producer.send_many([keyed(topic, number, load.keys) for number in part], timeout_s=60)
+            producer.send_many([keyed(topic, number, load) for number in part], timeout_s=60)
 
 
-def keyed(topic: str, number: int, keys: int) -> Message:
-    key, step = number % keys, number // keys
-    return Message(topic, BODY, sharding_key=f"key-{key}", properties={"step": str(step)})
+def keyed(topic: str, number: int, load: Load, **more: str) -> Message:
+    properties = {"step": str(number // load.keys), **more}
+    return Message(topic, BODY, sharding_key=f"key-{load.key_of(number)}", properties=properties)
+
+
+def paced(load: Load, names: str, per_second: float) -> list[str]:
+    """Send at a fixed pace, whatever becomes of it; how late messages are done, by order."""
+    lines = [
+        f"{'queues':>6}  {'order':<10}  {'sent':>8}  {'p50 ms':>8}  {'p99 ms':>8}  {'p99.9':>8}"
+    ]
+    for order in ORDERS:
+        topic = f"paced-{order}".replace(" ", "-")
+        with Admin(namesrv=names) as admin:
+            admin.create_topic(topic, queues=100)
+        group = Group(load, names, topic, order)
+        try:
+            time.sleep(load.warm_s / 2)
+            count = int(per_second * load.measured_s)
+            with Producer("pressure", namesrv=names) as producer:
+                began, sent = time.time(), 0
+                while sent < count:
+                    until = min(count, int((time.time() - began) * per_second) + 1)
+                    part = range(sent, until)
+                    due = [keyed(topic, n, load, due=str(began + n / per_second)) for n in part]
+                    if due:
+                        producer.send_many(due, timeout_s=60)
+                    sent = until
+                    time.sleep(0.005)
+            settle(group, count)
+            late = sorted(one * 1000 for found in group.ask("late") for one in found["late"])
+        finally:
+            group.stop()
+        at = (late[int(share * (len(late) - 1))] for share in (0.5, 0.99, 0.999))
+        figures = "".join(f"  {one:>8.0f}" for one in at)
+        lines.append(f"{100:>6}  {order:<10}  {count:>8}{figures}")
+        print(lines[-1], flush=True)
+    return lines
 
 
 def reached(load: Load, namesrv: str, topic: str, order: str) -> float:
@@ -222,15 +280,22 @@ def growing(load: Load, names: str) -> list[str]:
     return lines
 
 
-def report(load: Load, only: str) -> list[str]:
+def report(load: Load, only: str, per_second: float) -> list[str]:
     shares = Shares()
     lines = [
         f"{load.consumers} consumers of {load.threads} threads, a handler of "
-        f"{HANDLER_S * 1000:.0f} ms, {load.keys} keys, messages/s over {load.measured_s:g} s",
+        f"{HANDLER_S * 1000:.0f} ms, {load.keys} keys ({load.spread}), messages/s over "
+        f"{load.measured_s:g} s",
         "",
         f"{'queues':>6}  {'order':<10}  {'reached':>8}  {'ceiling':>8}  {'share':>5}",
     ]
     with LocalCluster() as cluster:
+        if per_second:
+            lines[-1:] = [
+                f"{per_second:g} messages a second:",
+                *paced(load, cluster.namesrv, per_second),
+            ]
+            return [f"command    {shlex.join(['python', *sys.argv])}", shares.told(), *lines]
         for queues in (16, 100):
             if only in str(queues):
                 lines += side_by_side(load, cluster.namesrv, queues)
@@ -245,6 +310,8 @@ def main() -> None:
     parser.add_argument("--only", metavar="TEXT", default="")
     parser.add_argument("--seconds", type=float, help="how long to warm up, and to measure")
     parser.add_argument("--save", metavar="NAME", default="")
+    parser.add_argument("--keys", choices=("turn", "uniform", "zipf"), default="turn")
+    parser.add_argument("--paced", metavar="RATE", type=float, default=0.0, help="messages/s")
     parser.add_argument("--member", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.member:
@@ -253,7 +320,8 @@ def main() -> None:
     load = QUICK if given.quick else Load()
     if given.seconds:
         load = replace(load, warm_s=given.seconds, measured_s=given.seconds)
-    lines = report(load, given.only)
+    load = replace(load, spread=given.keys)
+    lines = report(load, given.only, given.paced)
     print("\n".join(["", *lines]))
     save(given.save, "\n".join(lines))
 

@@ -73,10 +73,12 @@ class World:
         return BEGAN_MS + int(asyncio.get_running_loop().time() * 1000)
 
     def produce(self) -> None:
-        key = self.dice.choice(KEYS)
+        self.send(self.dice.choice(KEYS), is_bad=self.dice.random() < 0.15)
+
+    def send(self, key: str, *, is_bad: bool = False) -> None:
         number = self.sent[key]
         self.sent[key] += 1
-        if self.dice.random() < 0.15:
+        if is_bad:
             self.bad.add((key, number))
         self.queue.append(message_of(key, number, len(self.queue)))
         self.grown.set()
@@ -201,8 +203,10 @@ class Member:
         self.log = FakeLog(world)
         self.parking = QueueParking(
             self.assigned, f"member {self.number}", self.log, world.bounds, OPTIONS,
-            lambda one: one.sharding_key, self.restart, self.restart,
+            lambda one: one.sharding_key, self.restart, self.stop,
         )  # fmt: skip
+        self.stopped = ""
+        """Why the consumer was stopped."""
         self.is_over = False
         self.lanes: dict[str, deque[MessageExt]] = defaultdict(deque)
         self.busy: set[str] = set()
@@ -215,6 +219,10 @@ class Member:
         self.assigned.drop()
         if self.world.owner is self:
             self.world.owner = None
+
+    def stop(self, reason: str) -> None:
+        self.stopped = reason
+        self.restart(None)
 
     def kill(self) -> None:
         self.restart(None)

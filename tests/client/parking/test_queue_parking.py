@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.parking.parking_world import Chaos, World
+from client.parking.parking_world import Chaos, Member, World
 from cometmq.rules.failures.failure_policy import ParkBounds
 from cometmq.testing.sim_loop import SimLoop
 from oracle_runs import record_run
@@ -63,6 +63,39 @@ def test_ten_thousand_lives_lose_nothing_and_break_no_order():
 
     lives()
     record_run("parked-keys", replay=REPLAY, **happened)
+
+
+@pytest.mark.parametrize("at_bound", ["block", "dead_letter", "stop"])
+def test_a_key_that_is_parked_for_too_long_does_what_its_policy_says(at_bound):
+    async def scenario():
+        world = World(1, ParkBounds(age_s=60, at_bound=at_bound))
+        world.send("a", is_bad=True)
+        world.send("a")
+        world.send("b")
+        world.owner = member = Member(world)
+        await asyncio.sleep(50)
+        assert [one.key for one in world.truth.messages()] == ["a", "a"]
+        assert (world.finished, member.stopped) == ({("b", 0)}, "")
+        await asyncio.sleep(30)
+        world.send("a")
+        world.send("b")
+        await asyncio.sleep(30)
+        member.kill()
+        return world, member
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        world, member = runner.run(scenario())
+    parked, handled = list(world.truth.messages()), [(key, at) for _, key, at in world.calls]
+    if at_bound == "block":
+        assert (len(parked), world.committed, world.dead_letters) == (2, 3, 0)
+        assert handled == [("a", 0), ("b", 0), ("b", 1)], "a2 waits in its queue"
+    elif at_bound == "dead_letter":
+        assert (parked, world.committed, world.dead_letters) == ([], 5, 2)
+        assert ("a", 2) in handled, "the key goes on"
+    else:
+        assert "the key 'a'" in member.stopped
+        assert "more than 60 s" in member.stopped
+        assert len(parked) == 2
 
 
 def test_lives_park_messages_and_handle_them():

@@ -41,6 +41,7 @@ class ParkingCommands:
         }
         if dry_run:
             return RedriveReport(asked=len(left), is_dry_run=True)
+        stored: dict[ParkingLog, int] = {}
         for log, key in asked:
             head = key[0]
             record = ParkingRecord(
@@ -53,7 +54,9 @@ class ParkingCommands:
                 rate=rate / len(asked),
             )
             if not head.command:  # else it is on its way already
-                await log.append_and_read(control_form(log.topic, record, log.stamp_ms))
+                stored[log] = await log.append(control_form(log.topic, record, log.stamp_ms))
+        for log, position in stored.items():
+            await log.read_through(position)
         return await self._watch(left, wait_s)
 
     async def drop(self, *, dry_run: bool) -> RedriveReport:

@@ -133,6 +133,11 @@ class ParkingLog:
         Raises RemotingTimeout where the broker does not show it.
         """
         position = await self.append(prepared)
+        await self.read_through(position)
+        return position
+
+    async def read_through(self, position: int) -> None:
+        """Read up to a record that is stored; RemotingTimeout where the broker does not show it."""
         deadline = asyncio.get_running_loop().time() + _SHOWN_S
         while self.next <= position:  # Apache's brokers store first and show a moment later
             if asyncio.get_running_loop().time() >= deadline:
@@ -140,7 +145,6 @@ class ParkingLog:
                     f"{self.queue} does not show the record {position} that it has stored"
                 )
             await self._pull(1.0)
-        return position
 
     async def wait_for(self, position: int) -> None:
         """Wait until the record at a position was read by `follow`."""
