@@ -38,12 +38,15 @@ def test_the_whole_job_on_the_first_messages_counts_right_through_both_kills(tmp
     assert [event.partition(",")[0] for event in report["events"]] == [
         "a consumer was killed",
         "the broker was killed and started again",
+        f"{report['aircraft_parked']} aircraft were parked",
     ]
+    assert 0 < report["aircraft_parked"] <= report["messages_parked"]
     assert report["control_violations"] > 0
     assert 0 < report["memory_peak_mib"] < 4096
     names = {check["name"] for check in report["checks"]}
     assert {
         "orderly group: numbers out of turn",
+        "parked: handled before an earlier one was repaired",
         "Spark joins: rows after weather",
         "dead letters of flights-concurrent: in the topic",
     } <= names

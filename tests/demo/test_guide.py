@@ -32,6 +32,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs/guide/flights.md"
         f"{BROKER_AT:.0%}".replace("%", " %"),
         f"{consumer_process.SUSPEND_MS} ms",
         f"{consumer_process.PULL_BATCH} messages",
+        f"at most {consumer_process.PARKED_MAX} of each queue",
         f"`{job_processes.DELAY_LEVELS}`",
         f"locks last {job_processes.LOCK_LIFE_MS // 1000} s",
         f"them for {job_processes.LOCK_VALID_S:.0f} s",

@@ -73,6 +73,15 @@ def test_a_refused_message_tried_again_is_an_attempt_and_counts_once():
     assert result.violations == 0
 
 
+def test_a_refused_message_that_is_handled_later_is_repaired_and_later_ones_wait_for_it():
+    refused = seen(10, 1, refused=1)
+    result = audited(refused, seen(20, 1), seen(30, 2), seen(40, 2))
+    assert (result.refused, result.repaired, result.repeats) == (1, 1, 1)
+    assert (result.before_repair, result.violations) == (0, 0)
+    result = audited(refused, seen(20, 2), seen(30, 1))
+    assert (result.repaired, result.before_repair) == (1, 1)
+
+
 def test_two_handlers_at_once_on_one_key_are_an_overlap():
     result = audited((0, seen(10, 1, took=50)), (1, seen(20, 2)))
     assert result.overlaps == 1

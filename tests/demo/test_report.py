@@ -11,6 +11,7 @@ from cometmq.demo.flights.checks.measurements import Measurements, calm_latencie
 from cometmq.demo.flights.checks.order_audit import AuditResult
 from cometmq.demo.flights.checks.sampler import ResourceSample
 from cometmq.demo.flights.events import WHOLE_YEAR
+from cometmq.demo.flights.processes.concurrent_group import GROUP as CONTROL
 from cometmq.demo.flights.report import JobReport, JobStage, Latency
 from cometmq.demo.flights.spark_tables import (
     BEFORE_JOINS,
@@ -22,6 +23,16 @@ from cometmq.demo.flights.spark_tables import (
 )
 from cometmq.spark.tables.backlog import TopicBacklog
 from cometmq.spark.tables.stored_order import KeyOrder, QueueOrder, StoredOrder
+
+
+class Repaired:
+    """What the operator says who repaired everything."""
+
+    aircraft = frozenset({"N1", "N2"})
+    messages = frozenset((0, at) for at in range(1_000))
+
+    def __init__(self, count: int = 458):
+        self.repaired = {(0, at) for at in range(count)}
 
 
 def handled(**changes: int) -> AuditResult:
@@ -64,7 +75,7 @@ def backlog(group: str, **changes: int) -> TopicBacklog:
 
 def measured(**changes: object) -> Measurements:
     """A year in which all went well, but for the changes."""
-    groups = dict.fromkeys(("flights-orderly", "flights-concurrent"), 458)
+    groups = {"flights-concurrent": 458}
     right = Measurements(
         totals=WHOLE_YEAR,
         is_whole=True,
@@ -74,8 +85,9 @@ def measured(**changes: object) -> Measurements:
             {"messages": 2_073, "begin_ns": 10**9, "end_ns": 10 * 10**9},
         ],
         stored={0: 1_000_000, 1: 2_100},
-        backlogs=[backlog(group) for group in groups],
-        orderly=handled(),
+        backlogs=[backlog("flights-orderly", dead_letters=0), backlog("flights-concurrent")],
+        orderly=handled(repaired=458),
+        repairs=Repaired(),
         concurrent=handled(out_of_turn=9),
         events=EventsTable(1_002_100, 1.0),
         joined=joined(1_002_073, 1_002_073),
@@ -112,7 +124,10 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
     report = report_of(measured())
     assert report.failed == []
     assert report.facts["stored_again"] == 27
-    assert report.events == ["broker killed, at 2 s"]
+    assert report.events == [
+        "broker killed, at 2 s",
+        "2 aircraft were parked, with 1,000 messages in all, and released after 458 repairs",
+    ]
     assert report.stages[0] == JobStage("sending", 1_002_073, 27, 10.0)
 
 
@@ -122,15 +137,19 @@ def test_the_whole_year_passes_when_every_stage_has_its_counts():
         {"events_written": 1_002_072},
         {"sent": [{"messages": 1_002_072, "begin_ns": 0, "end_ns": 1}]},
         {"stored": {0: 1_002_101}},
-        {"backlogs": [backlog("flights-orderly"), backlog("flights-concurrent", dead_letters=457)]},
-        {"backlogs": [backlog("flights-orderly", lag=1)]},
-        {"backlogs": [backlog("flights-orderly", retry_depth=1)]},
-        {"orderly": handled(out_of_turn=1)},
-        {"orderly": handled(overlaps=1)},
-        {"orderly": handled(too_early=1)},
-        {"orderly": replace(handled(), unique=1_002_072)},
-        {"orderly": replace(handled(), refused=459)},
-        {"orderly": replace(handled(), hand_overs=0)},
+        {"backlogs": [backlog("flights-concurrent", dead_letters=457)]},
+        {"backlogs": [backlog("flights-orderly", dead_letters=1)]},
+        {"backlogs": [backlog("flights-concurrent", lag=1)]},
+        {"backlogs": [backlog("flights-concurrent", retry_depth=1)]},
+        {"orderly": handled(repaired=458, out_of_turn=1)},
+        {"orderly": handled(repaired=458, overlaps=1)},
+        {"orderly": handled(repaired=458, too_early=1)},
+        {"orderly": handled(repaired=458, before_repair=1)},
+        {"orderly": handled(repaired=457)},
+        {"orderly": replace(handled(repaired=458), unique=1_002_072)},
+        {"orderly": replace(handled(repaired=458), refused=459)},
+        {"orderly": replace(handled(repaired=458), hand_overs=0)},
+        {"repairs": Repaired(457)},
         {"concurrent": handled()},
         {"joined": joined(1_002_073, 1_002_074)},
         {"joined": joined(1_002_072, 1_002_073)},
@@ -170,17 +189,17 @@ def test_a_control_without_violations_says_that_the_audit_is_broken():
 def test_one_dead_letter_too_many_and_one_twice_are_found():
     for rows, flights in ((459, 459), (458, 457), (457, 457)):
         report = JobReport(messages=WHOLE_YEAR.messages)
-        dead = DeadLettersTable({"g": rows}, {"g": flights}, {"g": [3]}, [], 1.0)
+        dead = DeadLettersTable({CONTROL: rows}, {CONTROL: flights}, {CONTROL: [3]}, [], 1.0)
         count_checks.check_dead_letters(
-            report, WHOLE_YEAR, [backlog("g", dead_letters=rows)], dead, 3
+            report, WHOLE_YEAR, [backlog(CONTROL, dead_letters=rows)], dead, 3
         )
         assert report.failed
 
 
 def test_a_dead_letter_after_too_few_attempts_is_found():
     report = JobReport(messages=WHOLE_YEAR.messages)
-    dead = DeadLettersTable({"g": 458}, {"g": 458}, {"g": [2, 3]}, [], 1.0)
-    count_checks.check_dead_letters(report, WHOLE_YEAR, [backlog("g")], dead, 3)
+    dead = DeadLettersTable({CONTROL: 458}, {CONTROL: 458}, {CONTROL: [2, 3]}, [], 1.0)
+    count_checks.check_dead_letters(report, WHOLE_YEAR, [backlog(CONTROL)], dead, 3)
     assert [check.found for check in report.failed] == [2]
 
 

@@ -4,9 +4,9 @@ Owns the order and the cleanup; does not know how a step works. Invariant: howev
 every child process is gone and Spark is stopped.
 
   read flights -> events -> one file a producer          | Spark's JVM starts
-  producers -> broker -> orderly group, with two kills
+  producers -> broker -> orderly group, with two kills; parked aircraft are repaired, released
   concurrent group | Spark: table, joins, delays, order  | audit of the orderly group
-  Spark: dead letters of both groups                     | audit of the concurrent group
+  Spark: dead letters of the concurrent group            | audit of the concurrent group
   report and page
 """
 
@@ -103,7 +103,8 @@ class _JobSteps:
         processes, queries, progress = self._processes, self._queries, self._progress
         totals, events_written = self._prepare()
         messages = totals.messages
-        moments = orderly_group.send_and_follow(processes, queries, messages, progress)
+        bad = totals.without_arrival_time
+        followed = orderly_group.send_and_follow(processes, queries, messages, bad, progress)
         orderly = self._audit(orderly_group.GROUP)
         concurrent_group.begin(processes, messages)
         tables = spark.result()
@@ -116,12 +117,11 @@ class _JobSteps:
         report_progress = progress.step("Spark: order of every aircraft", messages)
         order = tables.audit_order(TOPIC)
         report_progress(messages)
-        bad = totals.without_arrival_time
         concurrent_group.finish(processes, queries, TOPIC, messages, bad, progress)
         concurrent = self._audit(concurrent_group.GROUP)
-        report_progress = progress.step("Spark: dead letters of both groups", 2 * bad)
-        dead = tables.write_dead_letters(GROUPS)
-        report_progress(2 * bad)
+        report_progress = progress.step("Spark: dead letters of the control", bad)
+        dead = tables.write_dead_letters([concurrent_group.GROUP])
+        report_progress(bad)
         return Measurements(
             totals=totals,
             is_whole=self._settings.messages is None,
@@ -130,6 +130,7 @@ class _JobSteps:
             stored=queries.stored(TOPIC),
             backlogs=backlog(GROUPS, namesrv=processes.broker.namesrv, over_s=BACKLOG_S),
             orderly=orderly.result(),
+            repairs=followed.repairs,
             concurrent=concurrent.result(),
             events=events,
             joined=joined,
@@ -137,7 +138,7 @@ class _JobSteps:
             order=order,
             dead=dead,
             began_s=began_s,
-            moments=moments,
+            moments=followed.moments,
         )
 
     def _prepare(self) -> tuple[Totals, int]:

@@ -20,26 +20,27 @@ class BrokerQueries:
     """An admin client as a context manager."""
 
     def __init__(self, namesrv: str) -> None:
-        self._admin = Admin(namesrv=namesrv)
+        self.admin = Admin(namesrv=namesrv)
+        """For what is more than a question."""
 
     def __enter__(self) -> Self:
         """Connect."""
-        self._admin.start()
+        self.admin.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Disconnect."""
-        self._admin.stop()
+        self.admin.stop()
 
     def create_topic(self, topic: str, queues: int) -> None:
         """Create the topic where it is missing, and wait until it can be used."""
         with suppress(TopicExists):
-            self._admin.create_topic(topic, queues)
+            self.admin.create_topic(topic, queues)
 
     def stored(self, topic: str) -> dict[int, int]:
         """Messages in each queue of a topic, by queue id; none when there is no such topic."""
         try:
-            stats = self._admin.topic_stats(topic)
+            stats = self.admin.topic_stats(topic)
         except RouteNotFound:
             return {}
         return {queue.queue_id: one.max_offset - one.min_offset for queue, one in stats.items()}
@@ -47,7 +48,7 @@ class BrokerQueries:
     def lag(self, group: str, topic: str) -> int:
         """Messages of a topic that the group has not committed; 0 when there is no such topic."""
         try:
-            stats = self._admin.consume_stats(group, topic)
+            stats = self.admin.consume_stats(group, topic)
         except RouteNotFound:
             return 0
         return sum(one.broker_offset - one.consumer_offset for one in stats.values())

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.demo.flights.events import KINDS, WHOLE_YEAR
-from cometmq.demo.flights.processes.concurrent_group import violations_min
+from cometmq.demo.flights.processes import concurrent_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cometmq.demo.flights.checks.order_audit import AuditResult
     from cometmq.demo.flights.events import Totals
+    from cometmq.demo.flights.processes.aircraft_repairs import AircraftRepairs
     from cometmq.demo.flights.report import JobReport
     from cometmq.demo.flights.spark_tables import (
         DeadLettersTable,
@@ -56,12 +57,24 @@ def check_followed(report: JobReport, totals: Totals, result: AuditResult) -> No
     report.check("orderly group: queues handed over", 1, result.hand_overs, at_least=True)
 
 
+def check_parked(
+    report: JobReport, totals: Totals, result: AuditResult, repairs: AircraftRepairs
+) -> None:
+    """Each refused message was parked, repaired and handled, with all of its aircraft after it."""
+    bad = totals.without_arrival_time
+    report.check("parked: messages repaired", bad, len(repairs.repaired))
+    report.check("parked: refused at first, then handled", bad, result.repaired)
+    report.check("parked: handled before an earlier one was repaired", 0, result.before_repair)
+    report.facts["aircraft_parked"] = len(repairs.aircraft)
+    report.facts["messages_parked"] = len(repairs.messages)
+
+
 def check_control(report: JobReport, totals: Totals, result: AuditResult) -> None:
     """The concurrent group handled every message too, but out of order, and the audit saw it."""
     _check_handled(report, totals, result, "concurrent group")
     report.check(
         "concurrent group: violations, which the audit must see",
-        violations_min(result),
+        concurrent_group.violations_min(result),
         result.violations,
         at_least=True,
     )
@@ -113,9 +126,9 @@ def check_dead_letters(
     table: DeadLettersTable,
     attempts: int,
 ) -> None:
-    """Each group has each refused message as a dead letter once, after all its attempts."""
-    bad = totals.without_arrival_time
+    """The control has each refused message as a dead letter once, after all its attempts."""
     for group, in_topic in ((one.group, one.dead_letters) for one in backlogs):
+        bad = totals.without_arrival_time if group == concurrent_group.GROUP else 0
         report.check(f"dead letters of {group}: in the topic", bad, in_topic)
         report.check(f"dead letters of {group}: rows of the table", bad, table.rows.get(group, 0))
         flights = table.flights.get(group, 0)

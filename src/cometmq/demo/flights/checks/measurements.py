@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cometmq.demo.flights.checks.order_audit import AuditResult
     from cometmq.demo.flights.events import Totals
+    from cometmq.demo.flights.processes.aircraft_repairs import AircraftRepairs
     from cometmq.demo.flights.spark_tables import (
         DeadLettersTable,
         DelayTables,
@@ -46,6 +47,7 @@ class Measurements:
     backlogs: list[TopicBacklog]
     """Of both groups, at the end."""
     orderly: AuditResult
+    repairs: AircraftRepairs
     concurrent: AuditResult
     events: EventsTable
     joined: JoinedFlights
@@ -69,7 +71,12 @@ def report_of(found: Measurements) -> JobReport:
             calm_latencies(orderly, [at_s for at_s, _ in found.moments]),
         ),
     ]
-    report.events = [f"{what}, at {at_s - found.began_s:.0f} s" for at_s, what in found.moments]
+    parked = found.repairs
+    report.events = [
+        *(f"{what}, at {at_s - found.began_s:.0f} s" for at_s, what in found.moments),
+        f"{len(parked.aircraft):,} aircraft were parked, with {len(parked.messages):,} messages "
+        f"in all, and released after {len(parked.repaired):,} repairs",
+    ]
     report.facts |= {
         "hand_overs": orderly.hand_overs,
         "order_examples": orderly.examples,
@@ -99,6 +106,7 @@ def _add_checks(report: JobReport, found: Measurements) -> None:
     sent = sum(one["messages"] for one in found.sent)
     count_checks.check_sent(report, totals, sent, stored, found.joined.rows[BEFORE_JOINS])
     count_checks.check_followed(report, totals, found.orderly)
+    count_checks.check_parked(report, totals, found.orderly, found.repairs)
     count_checks.check_control(report, totals, found.concurrent)
     count_checks.check_backlogs(report, found.backlogs)
     count_checks.check_dead_letters(

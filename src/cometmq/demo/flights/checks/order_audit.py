@@ -7,10 +7,13 @@ violation, for every sharding key, across all processes and hand-overs,
 1. the first handling of message n+1 began after the first handling of message n had ended, with no
    number missing (and no two processes handled the key at once);
 2. no event was handled before its predecessor in the same flight.
+Without `before_repair`, too, no message of a key was handled while an earlier one that the handler
+had refused was not yet handled.
 If `unique` also equals the input's count, every message was handled (the numbers of a key have no
 gap, and the keys are counted). An at-least-once system may handle a message again. That is no
-violation but is counted: as `attempts` where the handler refused the message (raised) and got it
-again, as `repeats` otherwise (a hand-over or a resent batch).
+violation but is counted: as `attempts` where the handler refused the message (raised) and did so
+again, as `repaired` where it refused it no more, as `repeats` otherwise (a hand-over or a resent
+batch).
 The audit cannot see a handler call that was killed before it wrote its records.
 """
 
@@ -42,6 +45,10 @@ class AuditResult:
     """Different messages that the handler refused."""
     repeats: int = 0
     attempts: int = 0
+    repaired: int = 0
+    """Different messages that were refused at first, and then handled."""
+    before_repair: int = 0
+    """Messages handled while one before them in their key was refused and not yet handled."""
     out_of_turn: int = 0
     overlaps: int = 0
     too_early: int = 0
@@ -75,11 +82,13 @@ class AuditResult:
 class _Key:
     """What is known of one sharding key."""
 
-    __slots__ = ("end_ns", "last", "seen")
+    __slots__ = ("end_ns", "last", "refused", "seen")
 
     def __init__(self) -> None:
         self.last = 0
         self.end_ns = 0
+        self.refused: set[int] = set()
+        """Numbers that were refused and not yet handled."""
         self.seen = bytearray(64)
 
 
@@ -107,6 +116,9 @@ class OrderAudit:
                 self._first_time(process, one, key)
             elif one.refused:
                 result.attempts += 1
+            elif one.sequence in key.refused:
+                key.refused.remove(one.sequence)
+                result.repaired += 1
             else:
                 result.repeats += 1
             key.end_ns = max(key.end_ns, end_ns)
@@ -115,7 +127,11 @@ class OrderAudit:
     def _first_time(self, process: int, one: Observation, key: _Key) -> None:
         result = self.result
         result.unique += 1
-        result.refused += one.refused
+        if key.refused and min(key.refused) < one.sequence:
+            result.before_repair += 1
+        if one.refused:
+            result.refused += 1
+            key.refused.add(one.sequence)
         result.by_process[process] += 1
         result.by_queue[one.queue_id] += 1
         result.by_kind[KINDS[one.kind]] += 1

@@ -30,7 +30,7 @@ def begin(processes: JobProcesses, messages: int) -> None:
     """Start the members of the group; they consume while the caller goes on."""
     for _ in range(MEMBERS):
         processes.start_member(
-            GROUP, orderly=False, threads=THREADS, pause_every=pause_every(messages)
+            GROUP, parks=False, threads=THREADS, pause_every=pause_every(messages)
         )
 
 

@@ -73,7 +73,7 @@ class JobProcesses:
             )
             self._start(f"producer-{index}", producer_process.__name__, arguments.as_text())
 
-    def start_member(self, group: str, *, orderly: bool, threads: int, pause_every: int) -> None:
+    def start_member(self, group: str, *, parks: bool, threads: int, pause_every: int) -> None:
         """Start one more consumer process as a member of the group."""
         observation_paths = self._observation_paths.setdefault(group, [])
         name = f"{group}-{len(observation_paths)}"
@@ -82,7 +82,8 @@ class JobProcesses:
             namesrv=self.broker.namesrv,
             topic=TOPIC,
             group=group,
-            orderly=orderly,
+            parks=parks,
+            state_dir=str(self._directory / "offsets"),
             journal=str(observation_paths[-1]),
             threads=threads,
             pause_every=pause_every,

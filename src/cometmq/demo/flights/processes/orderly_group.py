@@ -1,14 +1,17 @@
-"""The first stage: an orderly group consumes while everything is sent; two processes are killed.
+"""The first stage: a group follows every aircraft while all is sent; two processes are killed.
 
-Runs the stage and its planned kills; does not judge the outcome. Invariant: it returns once the
-broker reports that the group has committed everything and the group's processes have ended.
+Its members handle keys in parallel, each in order, and park the aircraft of a message that they
+refuse; an operator repairs it and releases the aircraft meanwhile. Runs the stage and its planned
+kills; does not judge the outcome. Invariant: it returns once the broker reports that the group has
+committed everything and nothing is parked, and the group's processes have ended.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.demo.flights.processes import concurrent_group
+from cometmq.demo.flights.processes.aircraft_repairs import AircraftRepairs
 from cometmq.demo.flights.processes.fault_injection import (
     BROKER_AT,
     CONSUMER_AT,
@@ -28,10 +31,18 @@ SHORTEST_S = 10.0
 """Sending takes at least so long, so that the kills happen while messages are being sent."""
 
 
+class FollowedStage(NamedTuple):
+    """What happened in the stage."""
+
+    moments: list[tuple[float, str]]
+    """Which process was killed when (monotonic clock, seconds)."""
+    repairs: AircraftRepairs
+
+
 def send_and_follow(
-    processes: JobProcesses, queries: BrokerQueries, messages: int, progress: Progress
-) -> list[tuple[float, str]]:
-    """Run the stage; return which process was killed when (monotonic clock, seconds)."""
+    processes: JobProcesses, queries: BrokerQueries, messages: int, bad: int, progress: Progress
+) -> FollowedStage:
+    """Run the stage, in which `bad` messages are refused."""
 
     def replace() -> None:
         processes.kill_member(GROUP)
@@ -51,21 +62,32 @@ def send_and_follow(
     processes.start_producers(messages / SHORTEST_S)
     tell_sent = progress.step("sending", messages)
     tell_followed = progress.step("following every aircraft", messages)
+    tell_repaired = progress.step("repairing parked messages", bad)
+    repairs = AircraftRepairs(queries.admin, GROUP)
 
     def look() -> tuple[int, int]:
         sent, orderly = processes.sent(), processes.handled(GROUP)
         kills.look(sent, messages)
         tell_sent(sent)
         tell_followed(min(orderly, messages))
+        tell_repaired(len(repairs.repaired))
         return sent, orderly
 
-    processes.wait(lambda: not processes.is_sending(), look)
-    processes.wait(lambda: queries.lag(GROUP, TOPIC) == 0, look)
+    def is_done() -> bool:
+        return queries.lag(GROUP, TOPIC) == 0 and not queries.admin.parked(GROUP)
+
+    repairs.start()
+    try:
+        processes.wait(lambda: not processes.is_sending(), look)
+        processes.wait(is_done, look)
+    finally:
+        repairs.stop()
+    look()
     kills.require_done()
     processes.stop_members()
-    return kills.moments
+    return FollowedStage(kills.moments, repairs)
 
 
 def _start_member(processes: JobProcesses, messages: int) -> None:
     pause_every = concurrent_group.pause_every(messages)
-    processes.start_member(GROUP, orderly=True, threads=THREADS, pause_every=pause_every)
+    processes.start_member(GROUP, parks=True, threads=THREADS, pause_every=pause_every)
