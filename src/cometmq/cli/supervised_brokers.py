@@ -237,7 +237,8 @@ class SupervisedBrokers:
     def problems(self) -> list[str]:
         """Which brokers do not serve now."""
         return [
-            f"{one.place.name} has ended and is started again"
+            f"{one.place.name} "
+            + ("has ended and is started again" if one.facts else "has not started yet")
             for one in self.brokers
             if not one.is_serving
         ]
