@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.failures.circuit_breakers import CircuitBreakers
 from cometmq.client.handling import handler_call as handlers
 from cometmq.client.handling.by_key_commits import KeyCommits
-from cometmq.client.handling.by_key_run import RUN_MESSAGES, KeyQueueState, KeyRun
+from cometmq.client.handling.by_key_run import KeyQueueState, KeyRun
 from cometmq.client.handling.lock_recovery import LockRecovery
 from cometmq.client.offsets.offset_journal_files import OffsetJournalFiles
 from cometmq.client.parking.key_parking import KeyParking
@@ -44,6 +44,8 @@ _BLOCKING_LOG_S = 60.0
 _FULL_PAUSE_S = 0.5
 _FOR_EVER = float("inf")
 _KEYLESS = ("no key",)
+_RUNS_A_THREAD = 2
+"""One that runs, and one that waits for a thread, so that no thread waits for the loop."""
 _SAMPLE_LANES = 4
 """A sample of keys has so many lanes of one key alone."""
 
@@ -74,7 +76,7 @@ class KeyStrategy:
         self._restart_queue = context.restart_queue
         self._states: dict[AssignedQueue, KeyQueueState] = {}
         self._waiting: deque[KeyQueueState] = deque()
-        self._free_slots = options.consume_threads
+        self._free_slots = self._slots = _RUNS_A_THREAD * options.consume_threads
         self.overlap_count = 0
 
     def start_queue(self, assigned: AssignedQueue) -> None:
@@ -156,6 +158,7 @@ class KeyStrategy:
     def close(self) -> None:
         """Close the journals of queues whose handlers did not end."""
         for state in self._states.values():
+            self._commits.write(state)
             state.close()
         self._states.clear()
 
@@ -209,7 +212,7 @@ class KeyStrategy:
         parking = state.parking
         if parking is not None and not parking.is_open:
             return False
-        batch = state.key_queue.take_batch(max(size, RUN_MESSAGES), now)
+        batch = state.key_queue.take_batch(max(size, state.run_messages), now)
         if batch is None:
             self._set_timer(state, now)
             return False
@@ -253,10 +256,11 @@ class KeyStrategy:
         state, batch = run.state, run.batch
         now = asyncio.get_running_loop().time()
         self._free_slots += 1
-        assert self._free_slots <= self._options.consume_threads, "a slot was freed twice"
+        assert self._free_slots <= self._slots, "a slot was freed twice"
         state.assigned.consumed_at = now
         topic, breaker = state.assigned.queue.topic, state.key_queue.breaker
         self._count(run, now)
+        state.adapt_run(run.done, len(run.messages))
         if run.done:
             succeeded = max(1, run.calls - bool(run.failed))
             if state.key_queue.record_success(batch, run.done, now, succeeded):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _COMMIT_S = 1.0
+_WRITE_S = 0.05
+"""A busy queue's journal is written so often: each write costs as much as a message."""
 
 
 class KeyCommits:
@@ -33,14 +35,15 @@ class KeyCommits:
         self._span_max = options.flow.span // 2
 
     def schedule_write(self, state: KeyQueueState) -> None:
-        """Have the journal written once, at the end of this iteration of the loop."""
+        """Have the journal written once: at once, or `_WRITE_S` after it was written last."""
         if not state.is_write_scheduled:
             state.is_write_scheduled = True
-            asyncio.get_running_loop().call_soon(self.write, state)
+            asyncio.get_running_loop().call_at(state.written_at + _WRITE_S, self.write, state)
 
     def write(self, state: KeyQueueState) -> None:
         """Append what was finished or has failed, unless another member may have the queue."""
         state.is_write_scheduled = False
+        state.written_at = asyncio.get_running_loop().time()
         if not state.assigned.has_lost_lock:
             state.file.append(state.key_queue.take_journal_records())
 

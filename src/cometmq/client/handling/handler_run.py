@@ -52,7 +52,7 @@ class HandlerRun:
     ) -> None:
         """Take the first messages, as far as they are of one topic."""
         self.assigned = assigned
-        self.messages = _of_one_topic(messages)
+        self.messages = _of_one_topic(messages, assigned.queue.topic)
         self.subscription = subscription
         self.clock = clock
         self.max_s = max_s
@@ -64,21 +64,21 @@ class HandlerRun:
 
     def run(self, batch_size: int) -> None:
         """Run a plain handler (in a thread)."""
-        handler, until = cast("SyncHandler", self.subscription.handler), self.clock() + self.max_s
-        while self._may_go_on(until):
+        handler, began = cast("SyncHandler", self.subscription.handler), self.clock()
+        until = began + self.max_s
+        while self._may_go_on(began, until):
             batch = self._next_batch(batch_size)
-            began = self.clock()
             outcome = self._unreadable(batch) or handlers.call_handler(handler, batch)
-            self._count(outcome, len(batch), began)
+            began = self._count(outcome, len(batch), began)
 
     async def run_async(self, batch_size: int) -> None:
         """Run an async handler."""
-        handler, until = cast("AsyncHandler", self.subscription.handler), self.clock() + self.max_s
-        while self._may_go_on(until):
+        handler, began = cast("AsyncHandler", self.subscription.handler), self.clock()
+        until = began + self.max_s
+        while self._may_go_on(began, until):
             batch = self._next_batch(batch_size)
-            began = self.clock()
             outcome = self._unreadable(batch) or await handlers.call_async_handler(handler, batch)
-            self._count(outcome, len(batch), began)
+            began = self._count(outcome, len(batch), began)
 
     def report_to(self, report: ReportRun) -> None:
         """Report the counts, under the topic of the queue."""
@@ -93,15 +93,16 @@ class HandlerRun:
         """The failure of a message that no handler may get."""
         return handlers.unreadable_outcome(batch) if self.assigned.has_unreadable else None
 
-    def _may_go_on(self, until: float) -> bool:
+    def _may_go_on(self, now: float, until: float) -> bool:
         if self.failed or self.done == len(self.messages) or self.assigned.is_dropped:
             return False
-        now = self.clock()
         return self.assigned.holds_lock(now) and (now < until or not self.calls)
 
-    def _count(self, outcome: HandlerOutcome, size: int, began: float) -> None:
+    def _count(self, outcome: HandlerOutcome, size: int, began: float) -> float:
+        """Count a call that ends now; return that time."""
+        now = self.clock()
         self.calls += 1
-        self.spent_s += self.clock() - began
+        self.spent_s += now - began
         self.outcome = outcome
         if outcome.is_done:
             self.done += size
@@ -109,12 +110,13 @@ class HandlerRun:
             assert 0 <= outcome.done_count <= size, "more was done than was given"
             self.done += outcome.done_count
             self.failed = size - outcome.done_count
+        return now
 
 
-def _of_one_topic(messages: list[MessageExt]) -> list[MessageExt]:
+def _of_one_topic(messages: list[MessageExt], queue_topic: str) -> list[MessageExt]:
     """The first messages of one topic: a retry queue holds those of several."""
-    if len(messages) == 1:  # the usual case by key
-        return messages
     topic = messages[0].topic
+    if topic == queue_topic or len(messages) == 1:
+        return messages
     end = next((at for at, one in enumerate(messages) if one.topic != topic), len(messages))
     return messages[:end]

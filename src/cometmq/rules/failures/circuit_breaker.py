@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from cometmq.errors import SettingsError
@@ -121,8 +122,7 @@ class CircuitBreaker:
         if self.next_probe_at is None:
             assert not self._is_probing, "there is no probe while the breaker is closed"
             self._openings = 0
-            for _ in range(min(calls, self._limits.results)):
-                self._results.append((now, key, True))
+            self._results.extend(repeat((now, key, True), min(calls, self._limits.results)))
             return False
         if is_probe:
             self._results.clear()
