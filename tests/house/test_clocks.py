@@ -35,6 +35,7 @@ WALL = {
     "broker/request_handlers.py": MADE,
     "broker/served_broker.py": "the name of a file of unreplicated messages",
     "cli/doctor_command.py": "compared with brokers' wall clocks",
+    "cli/snapshot_command.py": SHOWN,
     "cli/store_commands.py": "the version of a table that is made anew",
     "cli/time_arguments.py": "times that people give as how long ago",
     "client/admin/dead_letter_redrive.py": "a message carries when it was made",

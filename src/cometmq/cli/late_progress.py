@@ -15,13 +15,15 @@ _LATE_S = 2.0
 
 
 class LateProgress:
-    """Counts steps on a loop, and begins to draw once two seconds have passed."""
+    """Counts steps, and begins to draw once two seconds have passed."""
 
-    def __init__(self, name: str, total: int) -> None:
+    def __init__(self, name: str, total: int, *, time: Callable[[], float] | None = None) -> None:
+        """`time()` gives seconds; by default those of the running loop."""
         self._name = name
         self._total = total
         self._done = 0
-        self._begun = asyncio.get_running_loop().time()
+        self._time = time or asyncio.get_running_loop().time
+        self._begun = self._time()
         self._bars: ProgressBars | None = None
         self._report: Callable[[int], None] | None = None
 
@@ -34,11 +36,11 @@ class LateProgress:
         if self._bars is not None:
             self._bars.__exit__(*exc)
 
-    def step(self) -> None:
-        """One more is done."""
-        self._done += 1
+    def step(self, count: int = 1) -> None:
+        """One more is done, or so many."""
+        self._done += count
         if self._report is None:
-            if asyncio.get_running_loop().time() - self._begun < _LATE_S:
+            if self._time() - self._begun < _LATE_S:
                 return
             self._bars = ProgressBars(sys.stderr).__enter__()
             self._report = self._bars.step(self._name, self._total)

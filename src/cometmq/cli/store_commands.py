@@ -1,5 +1,5 @@
 """The commands for a store that no broker uses: verify, dump, repair, rebuild-table,
-rebuild-slave.
+rebuild-slave. `snapshot` and `unreplicated` are in files of their own.
 
 They read with the store's own checks; only the last three change anything. `verify` exits with 1
 when data is lost or a start does not mend what it found.
@@ -18,6 +18,7 @@ import click
 
 from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.cli.record_lines import record_facts, record_line
+from cometmq.cli.snapshot_command import snapshot
 from cometmq.cli.unreplicated_commands import unreplicated
 from cometmq.model.topic import SCHEDULE_TOPIC
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
@@ -57,10 +58,11 @@ _COST = {
 
 @click.group()
 def store() -> None:
-    """Verify, repair and dump a stopped store."""
+    """Copy a store whose broker may run; verify, repair and dump a stopped one."""
 
 
 store.add_command(unreplicated)
+store.add_command(snapshot)
 
 
 _index_slots = click.option(

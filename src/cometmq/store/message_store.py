@@ -197,6 +197,15 @@ class MessageStore:
         self._queue_reader.adjust(settings)
         self._parts.retention.adjust(settings)
 
+    @property
+    def keeps_old_files(self) -> bool:
+        """Whether files of the log stay, whatever their age, unless the disk is nearly full."""
+        return self._parts.retention.keeps_old_files
+
+    @keeps_old_files.setter
+    def keeps_old_files(self, keeps: bool) -> None:
+        self._parts.retention.keeps_old_files = keeps
+
     async def clean(self) -> None:
         """Delete now what is older than need be, whatever the hour; OSError when that fails."""
         await self._parts.retention.clean(any_hour=True)

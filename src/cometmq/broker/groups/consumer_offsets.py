@@ -71,6 +71,9 @@ class ConsumerOffsets:
         self._resets: dict[str, dict[int, int]] = {}
         self._commits = 0
         self._is_dirty = False
+        self._is_unwritten = False
+        """Whether the last write failed."""
+        self._saving = asyncio.Lock()
         self._writing: asyncio.Future[None] | None = None
         self._entries = 0
         self.version = DataVersion()
@@ -261,6 +264,17 @@ class ConsumerOffsets:
 
         Does nothing for ten times as long as the last encoding took.
         """
+        async with self._saving:
+            await self._save_in_thread()
+
+    async def save_now(self) -> bool:
+        """Have everything that is committed by now on disk; False: the disk refused."""
+        async with self._saving:
+            self._rest_until = 0.0
+            await self._save_in_thread()
+        return not self._is_unwritten
+
+    async def _save_in_thread(self) -> None:
         time = asyncio.get_running_loop().time
         while self._writing is not None and not self._writing.done():
             await asyncio.wait([self._writing])
@@ -306,9 +320,11 @@ class ConsumerOffsets:
             await asyncio.to_thread(self._file.write, data)
         except OSError as error:
             self._failed(error)
+        else:
+            self._is_unwritten = False
 
     def _failed(self, error: OSError) -> None:
-        self._is_dirty = True
+        self._is_dirty = self._is_unwritten = True
         log.warning("%s is not written: %s", self._file.path, error)
 
     def _items(self) -> Iterator[tuple[str, str, dict[int, int]]]:

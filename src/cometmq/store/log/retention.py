@@ -107,6 +107,8 @@ class Retention:
         """
         self.is_disk_full = False
         """Whether the disk is used beyond diskSpaceWarningLevelRatio: sends are refused."""
+        self.keeps_old_files = False
+        """Whether files stay, whatever their age, unless the disk is nearly full."""
 
     def adjust(self, settings: StoreSettings) -> None:
         """Use these ages and percentages from now on."""
@@ -120,7 +122,8 @@ class Retention:
         if self.is_disk_full != was_full:
             log.warning("the disk is used to %d %%: %s", used, _word(is_full=self.is_disk_full))
         hour = min(settings.delete_hours) if any_hour else self._clock.local_hour()
-        if rule := deletion_limit(settings, used, self._store_clock.believed_ms(), hour):
+        rule = deletion_limit(settings, used, self._store_clock.believed_ms(), hour)
+        if rule and (rule.until_ms == _ANY_AGE_MS or not self.keeps_old_files):
             self._released += self._release_old(rule)
         if self._released:
             await self._delete_released()

@@ -38,12 +38,19 @@ KNOWN = frozenset(
         "lost+found",
         "queueChecksums",
         "queueChecksums.tmp",
+        "snapshot",
+        "snapshot.answer",
+        "snapshot.answer.tmp",
+        "snapshot.request",
+        "snapshot.request.tmp",
         "timerlog",
         "timerwheel",
         "transaction",
         "unreplicated",
     ]
 )
+UNFINISHED_LOG = "commitlog.unfinished"
+"""The log in a snapshot that is being taken."""
 
 
 class StoreDirectory:
@@ -74,6 +81,10 @@ class StoreDirectory:
         if stat.size >= 0:
             raise NotAStore(f"{self.root} is a file; a store is a directory")
         names = self._files.names(self.root)
+        if UNFINISHED_LOG in names:
+            raise NotAStore(
+                f"{self.root} is a snapshot that was broken off: delete it and take another one"
+            )
         strange = [name for name in names if name not in KNOWN]
         marks = {"commitlog", "consumequeue"} if self.is_log_elsewhere else {"commitlog"}
         if strange and marks.isdisjoint(names):

@@ -1,0 +1,192 @@
+"""A copy of a running store and its broker agree: what stays, and what is copied again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.sockets import run, running
+from cometmq.errors import NotAStore, StoreError, StoreLocked
+from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
+from cometmq.settings.store import StoreSettings
+from cometmq.store.recovery.store_directory import StoreDirectory
+from cometmq.store.snapshots.snapshot_request import SnapshotFiles
+from cometmq.store.snapshots.store_snapshot import StoreSnapshot
+from cometmq.wire.codes import RequestCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from broker.commands import Client
+
+SMALL = StoreSettings(
+    commit_log_file_bytes=64 << 10, max_hash_slot_num=500, max_index_num=2000,
+    max_message_bytes=32 << 10, consume_queue_file_bytes=2000,
+)  # fmt: skip
+YEAR_S = 31_536_000
+
+
+def snapshot(
+    store: Path, target: Path, copied: Callable[[int], None] = lambda _: None, answer_s: float = 30
+) -> StoreSnapshot:
+    files = SystemFiles()
+    source = StoreDirectory(files, store)
+    return StoreSnapshot(
+        files, SystemClock(), source, target, time.sleep, copied, answer_s=answer_s
+    )
+
+
+async def fill(client: Client, topic: str, count: int) -> None:
+    for number in range(count):
+        await client.send(topic, b"%d" % number + bytes(1000), queue_id=number % 3)
+
+
+async def bodies(client: Client, topic: str) -> set[bytes]:
+    found = [await client.drain(topic, queue_id=queue_id) for queue_id in range(3)]
+    return {record.body.rstrip(b"\0") for records in found for record in records}
+
+
+def test_old_files_stay_as_long_as_a_snapshot_is_taken(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def scenario() -> None:
+        async with running(store, SMALL) as harness:
+            await fill(await harness.client(), "Orders", 300)
+            await harness.broker.store._parts.maintenance.checkpoint_queues()
+            log = store / "commitlog"
+            for path in log.iterdir():
+                os.utime(path, (time.time() - YEAR_S,) * 2)
+            before = {path.name for path in log.iterdir()}
+            asked = SnapshotFiles(SystemFiles(), store)
+            lock = SystemFiles().lock(asked.lock_path)
+            assert lock is not None
+            asked.ask("one")
+            async with asyncio.timeout(20):
+                while (answer := asked.answer("one")) is None:
+                    await asyncio.sleep(0.01)
+            assert answer.log_end == harness.broker.store.max_phy_offset
+            await harness.broker.store.clean()
+            assert before <= {path.name for path in log.iterdir()}  # and the next one, made ahead
+            lock.release()  # as the system does when its process dies
+            async with asyncio.timeout(20):
+                while asked.asked() is not None:
+                    await asyncio.sleep(0.01)
+            await harness.broker.store.clean()
+            assert not before <= {path.name for path in log.iterdir()}
+
+    run(scenario())
+
+
+def test_a_topic_deleted_and_made_again_amid_a_snapshot_has_its_new_messages_only(
+    tmp_path: Path,
+) -> None:
+    store, target = tmp_path / "store", tmp_path / "copy"
+
+    async def take() -> None:
+        async with running(store, SMALL) as harness:
+            client, loop = await harness.client(), asyncio.get_running_loop()
+            for topic in ("Kept", "Gone"):
+                await client.create_topic(topic)
+                await fill(client, topic, 100)
+            async with asyncio.timeout(20):
+                while not any((store / "consumequeue" / "Gone").glob("*/0*")):
+                    await asyncio.sleep(0.01)
+            begun = False
+
+            async def delete_and_make_again() -> None:
+                await client.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Gone")
+                await client.create_topic("Gone")
+                for number in range(30):
+                    await client.send("Gone", b"new%d" % number, queue_id=number % 3)
+                await fill(client, "Late", 60)  # which the log has beyond what was copied first
+
+            def amid(_size: int) -> None:
+                nonlocal begun
+                if not begun and (target / "consumequeue" / "Gone").exists():
+                    begun = True
+                    asyncio.run_coroutine_threadsafe(delete_and_make_again(), loop).result(30)
+
+            done = await asyncio.to_thread(snapshot(store, target, amid).run)
+            assert begun
+            assert done.was_running
+
+    async def look() -> None:
+        async with running(target, SMALL) as harness:
+            client = await harness.client()
+            assert await bodies(client, "Kept") == {b"%d" % number for number in range(100)}
+            assert await bodies(client, "Gone") == {b"new%d" % number for number in range(30)}
+
+    run(take())
+    run(look())
+
+
+def test_a_stopped_store_is_copied_and_nobody_starts_it_meanwhile(tmp_path: Path) -> None:
+    store, target, seen = tmp_path / "store", tmp_path / "copy", list[str]()
+
+    async def put() -> None:
+        async with running(store, SMALL) as harness:
+            await fill(await harness.client(), "Orders", 50)
+
+    async def look() -> None:
+        async with running(target, SMALL) as harness:
+            assert len(await bodies(await harness.client(), "Orders")) == 50
+
+    def amid(_size: int) -> None:
+        try:
+            StoreDirectory(SystemFiles(), store).take()
+        except StoreLocked as problem:
+            seen.append(str(problem))
+
+    run(put())
+    assert not snapshot(store, target, amid).run().was_running
+    assert seen
+    assert not (target / "abort").exists()
+    run(look())
+    run(put())  # the store is free again
+
+
+def test_what_cannot_be_copied_is_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, full = tmp_path / "store", tmp_path / "full"
+
+    async def put() -> None:
+        async with running(store, SMALL) as harness:
+            await fill(await harness.client(), "Orders", 10)
+
+    run(put())
+    full.mkdir()
+    (full / "file").write_text("mine")
+    with pytest.raises(StoreError, match="is not empty"):
+        snapshot(store, full).run()
+    with pytest.raises(StoreError, match="inside the store"):
+        snapshot(store, store / "copy").run()
+    with pytest.raises(NotAStore, match="is no store"):
+        snapshot(full, tmp_path / "copy").run()
+    monkeypatch.setattr(StoreSnapshot, "needed_bytes", lambda _self: 1 << 60)
+    with pytest.raises(StoreError, match=r"needs \d+ MiB, and the disk .* has \d+ MiB free"):
+        snapshot(store, tmp_path / "copy").run()
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_broker_that_does_not_answer_is_named_as_such(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def scenario() -> None:
+        async with running(store, SMALL) as harness:
+            await fill(await harness.client(), "Orders", 10)
+            await harness.broker._background.stop()  # as one that knows nothing of snapshots
+            with pytest.raises(StoreError, match=r"did not answer within 0\.2 s"):
+                await asyncio.to_thread(snapshot(store, tmp_path / "copy", answer_s=0.2).run)
+            other = SystemFiles().lock(store / "snapshot")
+            assert other is not None
+            with pytest.raises(StoreLocked, match="another snapshot"):
+                await asyncio.to_thread(snapshot(store, tmp_path / "copy").run)
+            other.release()
+
+    run(scenario())
