@@ -20,7 +20,7 @@ from cometmq.broker.cluster.config_requests import BrokerConfigRequests
 from cometmq.broker.cluster.global_order_check import GlobalOrderCheck
 from cometmq.broker.cluster.own_address_check import wrong_address
 from cometmq.broker.cluster.registration import NamesrvRegistration
-from cometmq.broker.cluster.snapshot_hold import LOOK_S, SnapshotHold
+from cometmq.broker.cluster.snapshot_requests import LOOK_S
 from cometmq.broker.health import BrokerHealth
 from cometmq.broker.metrics.broker_figures import BrokerFigures
 from cometmq.broker.metrics.gauges import register_replication, register_sockets
@@ -146,7 +146,6 @@ class Broker:
             tls=tls,
         )
         register_sockets(state.metrics, self._server)
-        self._snapshots = SnapshotHold(environment.files, environment.root, store, state.offsets)
         self.health = BrokerHealth(store, self._registration, following)
         self.figures = self._make_figures(environment)
         self._background, self._started = BackgroundTasks("broker"), AsyncExitStack()
@@ -376,7 +375,7 @@ class Broker:
             self.state.timer_messages.save_in_thread,
             name="timers",
         )
-        every(LOOK_S, self._snapshots.look, name="snapshots of the store", first_s=0)
+        every(LOOK_S, self.state.snapshots.look, name="snapshots of the store", first_s=0)
         every(FILTERS_S, self.state.filters.save_in_thread, name="consumer filters")
         self._access.watch(self._background)
         if self._tls.reads_files:

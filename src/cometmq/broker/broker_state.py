@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cometmq.broker.cluster.snapshot_requests import SnapshotRequests
 from cometmq.broker.cluster.topics import Topics, end_deletions, system_topics
 from cometmq.broker.delivery.check_back import CheckBack
 from cometmq.broker.delivery.dead_letters import DeadLetterQueues
@@ -136,6 +137,7 @@ class BrokerState:
             settings.held_pulls_max, settings.held_pulls_per_queue_max
         )
         self.held_pulls = HeldPulls(self.held_requests, settings)
+        self.snapshots = SnapshotRequests(environment.files, environment.root, store, self.offsets)
         self.stats = BrokerStats(
             clock.monotonic_ms,
             clock.local_hour,

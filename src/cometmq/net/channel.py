@@ -92,6 +92,11 @@ class Channel(asyncio.BufferedProtocol):
         """Whether calls may still be made."""
         return not self.is_closed
 
+    @property
+    def in_flight(self) -> int:
+        """How many requests have no answer yet."""
+        return len(self._waiting) + len(self._readers) + len(self._sent_frames)
+
     async def call(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its answer, whatever its code.
 

@@ -61,6 +61,11 @@ class ChannelPool:
         """Open connections with another context from now on; those that are open stay."""
         self._tls = tls
 
+    def in_flight(self, addr: str) -> int:
+        """How many requests to this address have no answer yet."""
+        found = self._channels.get(addr)
+        return found.in_flight if found is not None else 0
+
     async def channel(self, addr: str) -> Channel:
         """Return the open connection to `addr`, made now if need be.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cometmq.client.producer.queue_selector import SelectQueue
     from cometmq.client.producer.transactions import AsyncTransaction
     from cometmq.model.message import Message, MessageExt
+    from cometmq.model.producer_stats import ProducerStats
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult, TransactionResult, TransactionState
 
@@ -181,6 +182,13 @@ class Producer:
     def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that messages may be sent to, in their order."""
         return self._bridge.call(self._inner.queues(topic))
+
+    def stats(self) -> ProducerStats:
+        """Rates, latency and requests under way by broker, and who is avoided; empty before start.
+
+        Rates are of the last minute.
+        """
+        return self._bridge.run(lambda: self._inner.stats())
 
 
 class Transaction:

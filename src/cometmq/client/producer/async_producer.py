@@ -26,6 +26,7 @@ from cometmq.client.session.argument_checks import check_function
 from cometmq.client.session.client_session import ClientSession, require_started
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
+from cometmq.model.producer_stats import ProducerStats
 from cometmq.model.results import TransactionResult, TransactionState
 from cometmq.runtime.loop_clock import clock_of_running_loop
 
@@ -144,8 +145,13 @@ class AsyncProducer:
             return await pipeline.send_slow_path(message, None, deadline)
         answer, target, msg_id, born_ms = posted
         try:
-            return result_of(target, target.addr, msg_id, await answer)
+            result = result_of(target, target.addr, msg_id, await answer)
+            counts = target.counts
+            counts.ok += 1
+            counts.spent_s += self._now() - deadline + timeout_s
+            return result
         except CometError as error:
+            target.counts.failed += 1
             failed = FailedSend(msg_id, born_ms, (error, target.queue))
             return await pipeline.send_after_failure(message, failed, deadline)
 
@@ -290,6 +296,15 @@ class AsyncProducer:
         session = require_started(self._session, "producer")
         checks.check_topic(topic)
         return await session.routes.publish_queues(topic, self._options.default_topic_queues)
+
+    def stats(self) -> ProducerStats:
+        """Rates, latency and requests under way by broker, and who is avoided; empty before start.
+
+        Rates are of the last minute.
+        """
+        if self._session is None:
+            return ProducerStats({}, 0.0, 0)
+        return self.pipeline.stats(len(self._pending))
 
     def _in_transactions(self) -> ProducerTransactions:
         require_started(self._session, "producer")

@@ -95,12 +95,17 @@ class BatchSender:
         self, target: QueueTarget, messages: list[Message], deadline: float, retries: int
     ) -> list[SendResult] | None:
         """Send them to this queue; None when there is no connection yet."""
+        begun = asyncio.get_running_loop().time()
         posted = self._fast_path.post_batch(messages, target, deadline)
         if posted is None:
             return None
         try:
-            return results_of(posted, await posted[0])
+            results = results_of(posted, await posted[0])
+            target.counts.ok += 1
+            target.counts.spent_s += asyncio.get_running_loop().time() - begun
+            return results
         except CometError as error:
+            target.counts.failed += 1
             return await self._send_after_failure(messages, posted, deadline, retries, error)
 
     async def _send_after_failure(

@@ -48,6 +48,11 @@ class LatencyTracker:
         """The next queue on a healthy broker, else the best there is."""
         return self._faults.choose(queues, turn, avoid, self._loop_ms())
 
+    def avoidance(self, broker_name: str) -> tuple[float, bool]:
+        """For how many seconds a broker is avoided from now on, and whether it is reachable."""
+        until_ms, is_reachable = self._faults.avoidance(broker_name)
+        return max(until_ms - self._loop_ms(), 0.0) / 1000, is_reachable
+
     def record_success(self, broker_name: str, begun: float) -> None:
         """Note the latency of a send that succeeded; `begun` is the loop's time."""
         now_ms = self._loop_ms()

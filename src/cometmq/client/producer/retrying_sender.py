@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from cometmq.client.producer import prepared_message as frames
+from cometmq.client.producer.send_statistics import UNROUTED, SendStatistics
 from cometmq.client.session.client_session import before_deadline
 from cometmq.errors import BrokerError, ClientStopped, CometError, RemotingTimeout
 from cometmq.model.results import SendResult, SendStatus
@@ -53,7 +54,9 @@ class RetryingSender:
         session: ClientSession,
         options: ProducerOptions,
         latency_tracker: LatencyTracker | None = None,
+        statistics: SendStatistics | None = None,
     ) -> None:
+        self._statistics = statistics or SendStatistics(session.clock.monotonic_s)
         self.options = options
         self._session = session
         self._latency_tracker = latency_tracker
@@ -172,6 +175,8 @@ class RetryingSender:
                 unsafe, failures = found, failures + 1
             except CometError as error:
                 failures += 1
+                if queue is None:
+                    self._statistics.of(UNROUTED).failed += 1
                 if unsafe is not None:  # it was stored once: a failed second copy is no error
                     return unsafe
                 retries_left = _retries_after(error, retries) - failures
@@ -205,9 +210,13 @@ class RetryingSender:
         try:
             found = await attempt(queue, left_s)
         except CometError as error:
+            self._statistics.of(queue.broker_name).failed += 1
             if tracker is not None:
                 tracker.record_failure(queue.broker_name, error)
             raise
+        counts = self._statistics.of(queue.broker_name)
+        counts.ok += 1
+        counts.spent_s += asyncio.get_running_loop().time() - begun
         if tracker is not None:
             tracker.record_success(queue.broker_name, begun)
         return found

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import QueueSelector
+    from cometmq.client.producer.send_statistics import SendCounts, SendStatistics
     from cometmq.client.session.client_session import ClientSession
     from cometmq.client.session.routes import CachedRoute
     from cometmq.net.channel import Channel
@@ -57,7 +58,17 @@ _REGION = "DefaultRegion"
 class QueueTarget:
     """A queue to send to: its frame templates and its broker's connection."""
 
-    __slots__ = ("addr", "batch_form", "channel", "fill", "form", "others", "queue", "queue_id")
+    __slots__ = (
+        "addr",
+        "batch_form",
+        "channel",
+        "counts",
+        "fill",
+        "form",
+        "others",
+        "queue",
+        "queue_id",
+    )
 
     def __init__(
         self,
@@ -65,8 +76,10 @@ class QueueTarget:
         form: SendRequestTemplate,
         batch_form: SendRequestTemplate,
         others: dict[int, MessageQueue],
+        counts: SendCounts,
     ) -> None:
         """`others` are all queues of the topic on the same broker, by their ids."""
+        self.counts = counts
         self.queue = queue
         self.form = form
         self.batch_form = batch_form
@@ -100,13 +113,18 @@ class SendFastPath:
 
     __slots__ = (
         "_batch_tails", "_body_below", "_born_ms", "_frame_max", "_now_ms", "_options", "_routes",
-        "_selector", "_session", "_tails", "_take_key",
+        "_selector", "_session", "_statistics", "_tails", "_take_key",
     )  # fmt: skip
 
     def __init__(
-        self, session: ClientSession, selector: QueueSelector, options: ProducerOptions
+        self,
+        session: ClientSession,
+        selector: QueueSelector,
+        options: ProducerOptions,
+        statistics: SendStatistics,
     ) -> None:
         self._session = session
+        self._statistics = statistics
         self._selector = selector
         self._options = options
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
@@ -293,8 +311,9 @@ class SendFastPath:
             named = (options.group, topic, queue.broker_name, queue.queue_id, more)
             others = of_broker[queue.broker_name]
             others[queue.queue_id] = queue
+            counts = self._statistics.of(queue.broker_name)
             forms = form(*named), form(*named, batch=True)
-            targets.append(QueueTarget(queue, *forms, others))
+            targets.append(QueueTarget(queue, *forms, others, counts))
         made = _TopicTargets(self, targets, self._selector.next_turn(topic))
         route.send_targets = made
         return made

@@ -23,9 +23,11 @@ from cometmq.client.producer.prepared_message import PreparedMessage, prepare
 from cometmq.client.producer.queue_selector import ByHash, QueueSelector
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE, RetryingSender
 from cometmq.client.producer.send_fast_path import SendFastPath, result_of
+from cometmq.client.producer.send_statistics import SAMPLE_S, UNROUTED, SendStatistics
 from cometmq.client.producer.thread_sender import FailedSend, ThreadSender
 from cometmq.client.session.argument_checks import check_queue
 from cometmq.errors import ClientError, CometError
+from cometmq.model.producer_stats import BrokerSends, ProducerStats
 from cometmq.model.queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class SendPipeline:
     def __init__(self, session: ClientSession, options: ProducerOptions) -> None:
         self.session = session
         self._options = options
+        self._now = asyncio.get_running_loop().time
         tracker = None if options.latency_fault == "off" else LatencyTracker(session, options)
         self.queue_selector = selector = QueueSelector(
             first := random.getrandbits(16),
@@ -55,11 +58,15 @@ class SendPipeline:
             strict=options.strict_order,
             latency_tracker=tracker,
         )
-        self.retrying_sender = sender = RetryingSender(session, options, tracker)
-        self.fast_path = fast_path = SendFastPath(session, selector, options)
+        self.latency_tracker = tracker
+        self.statistics = statistics = SendStatistics(session.clock.monotonic_s)
+        session.background.every(SAMPLE_S, statistics.sample, name="statistics")
+        self.retrying_sender = sender = RetryingSender(session, options, tracker, statistics)
+        self.fast_path = fast_path = SendFastPath(session, selector, options, statistics)
         self._key_locks = locks = KeyLocks()
         self.batch_sender = BatchSender(session, sender, selector, fast_path, options, locks)
         self.thread_sender = ThreadSender(session, fast_path, first=first)
+        statistics.thread_counts = self.thread_sender.counts
         self.trace: Trace | None = None
         middleware = [*session.options.middleware]
         if session.options.trace:
@@ -163,6 +170,18 @@ class SendPipeline:
         deadline = asyncio.get_running_loop().time() + self.session.options.call_timeout_s
         async with self._key_locks.acquire((message.topic, key), deadline):
             await self._write_oneway(prepared, message, queue)
+
+    def stats(self, pending: int) -> ProducerStats:
+        """What the producer says of itself."""
+        tracker, session, brokers = self.latency_tracker, self.session, {}
+        rates = self.statistics.rates()
+        unrouted = rates.pop(UNROUTED, None)
+        for name, found in rates.items():
+            avoided_s, is_reachable = tracker.avoidance(name) if tracker else (0.0, True)
+            addr = session.routes.find_master_addr(name) or ""
+            in_flight = session.pool.in_flight(addr) + self.thread_sender.in_flight(addr)
+            brokers[name] = BrokerSends(*found, in_flight, avoided_s, is_reachable)
+        return ProducerStats(brokers, unrouted.failed_per_second if unrouted else 0.0, pending)
 
     async def select_queue(
         self, message: Message, wanted: MessageQueue | SelectQueue
@@ -273,8 +292,13 @@ class SendPipeline:
         if posted is None:
             return await self.send_slow_path(message, None, deadline)
         answer, target, msg_id, born_ms = posted
+        begun = self._now()
         try:
-            return result_of(target, target.addr, msg_id, await answer)
+            result = result_of(target, target.addr, msg_id, await answer)
+            target.counts.ok += 1
+            target.counts.spent_s += self._now() - begun
+            return result
         except CometError as error:
+            target.counts.failed += 1
             failed = FailedSend(msg_id, born_ms, (error, target.queue))
             return await self.send_after_failure(message, failed, deadline)

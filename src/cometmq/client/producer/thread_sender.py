@@ -15,11 +15,14 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.producer.send_fast_path import result_of
+from cometmq.client.producer.send_statistics import SendCounts
 from cometmq.errors import CometError
 from cometmq.model.message import Message
 from cometmq.net.send_socket import SendSocket
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cometmq.client.producer.retrying_sender import FailedAttempt
     from cometmq.client.producer.send_fast_path import SendFastPath
     from cometmq.client.session.client_session import ClientSession
@@ -42,11 +45,16 @@ class FailedSend(NamedTuple):
 class _Broker:
     """The connections to one address: the idle ones, and the number of all."""
 
-    __slots__ = ("count", "idle")
+    __slots__ = ("closed", "count", "idle", "name", "open")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.idle: list[SendSocket] = []
         self.count = 0
+        self.open: dict[SendSocket, SendCounts] = {}
+        """What each connection has counted: one thread at a time adds to it."""
+        self.closed = SendCounts()
+        """What those that were closed had counted."""
 
 
 class ThreadSender:
@@ -75,7 +83,9 @@ class ThreadSender:
         if not target.addr:
             target.addr = self._session.routes.find_master_addr(target.queue.broker_name) or ""
         addr = target.addr
-        broker = self._brokers.get(addr) or self._brokers.setdefault(addr, _Broker())
+        broker = self._brokers.get(addr) or self._brokers.setdefault(
+            addr, _Broker(target.queue.broker_name)
+        )
         connection = self._acquire(broker, addr, timeout_s)
         if connection is None:
             return None
@@ -86,11 +96,16 @@ class ThreadSender:
         if not connection.used_at:  # a new one: connecting took some of the time
             timeout_s = max(timeout_s - (time.monotonic() - begun), 0.001)
         is_intact = False
+        counts = broker.open[connection]
         try:
             answer = connection.exchange(opaque, frame, timeout_s)
             is_intact = True
-            return result_of(target, addr, msg_id, answer)
+            result = result_of(target, addr, msg_id, answer)
+            counts.ok += 1
+            counts.spent_s += time.monotonic() - begun
+            return result
         except CometError as error:
+            counts.failed += 1
             return FailedSend(msg_id, born_ms, (error, target.queue))
         finally:
             self._release(broker, connection, is_intact=is_intact)
@@ -102,6 +117,21 @@ class ThreadSender:
             for broker in self._brokers.values():
                 while broker.idle:
                     broker.idle.pop().close()
+
+    def counts(self) -> Iterator[tuple[str, SendCounts]]:
+        """What was counted, by broker name."""
+        with self._lock:
+            found = [
+                (broker.name, each)
+                for broker in self._brokers.values()
+                for each in (broker.closed, *broker.open.values())
+            ]
+        return iter(found)
+
+    def in_flight(self, addr: str) -> int:
+        """How many threads wait for an answer of a broker now."""
+        broker = self._brokers.get(addr)
+        return max(broker.count - len(broker.idle), 0) if broker else 0
 
     def _next_turn(self) -> int:
         turn: int | None = getattr(self._threads, "turn", None)
@@ -132,9 +162,11 @@ class ThreadSender:
         except CometError:
             return None
         finally:
-            if made is None:
-                with self._lock:
+            with self._lock:
+                if made is None:
                     broker.count -= 1
+                else:
+                    broker.open[made] = SendCounts()
         return made
 
     def _release(self, broker: _Broker, connection: SendSocket, *, is_intact: bool) -> None:
@@ -150,3 +182,5 @@ class ThreadSender:
         connection.close()
         with self._lock:
             broker.count -= 1
+            if (counts := broker.open.pop(connection, None)) is not None:
+                broker.closed.add(counts)

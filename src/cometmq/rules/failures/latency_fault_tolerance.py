@@ -107,6 +107,11 @@ class LatencyFaultTolerance:
         health.is_reachable = True
         health.avoid_until_ms = 0.0
 
+    def avoidance(self, broker_name: str) -> tuple[float, bool]:
+        """Until when a broker is avoided, ms, and whether it is reachable."""
+        health = self._brokers.get(broker_name)
+        return (0.0, True) if health is None else (health.avoid_until_ms, health.is_reachable)
+
     def unreachable_brokers(self) -> list[str]:
         """The brokers to probe."""
         return [name for name, health in self._brokers.items() if not health.is_reachable]

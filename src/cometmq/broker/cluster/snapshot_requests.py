@@ -25,7 +25,7 @@ LOOK_S = 0.25
 """Time between two looks, seconds."""
 
 
-class SnapshotHold:
+class SnapshotRequests:
     """Answers whoever copies the store of one broker. Belongs to its loop."""
 
     def __init__(
