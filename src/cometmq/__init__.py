@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cometmq.client.blocking.lite_pull_consumer import LitePullConsumer
     from cometmq.client.blocking.producer import Producer
     from cometmq.client.blocking.push_consumer import PushConsumer
+    from cometmq.client.client_metrics import ClientMetrics
     from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
     from cometmq.client.failures.table_sink import TableSink
     from cometmq.client.handling.handler_call import RetryLater
@@ -68,6 +69,7 @@ __all__ = [
     "BrokerError",
     "CallContext",
     "ClientError",
+    "ClientMetrics",
     "CometError",
     "ConsumeFrom",
     "ConsumeStatus",
@@ -114,6 +116,7 @@ _HOMES = {
     "BrokerError": "errors",
     "CallContext": "client.middleware.middleware",
     "ClientError": "errors",
+    "ClientMetrics": "client.client_metrics",
     "CometError": "errors",
     "ConsumeFrom": "model.results",
     "ConsumeStatus": "model.results",

@@ -58,6 +58,7 @@ WALL = {
     "client/producer/send_pipeline.py": BORN,
     "client/producer/thread_sender.py": BORN,
     "client/producer/transactions.py": BORN,
+    "otel/tracing.py": "when the request of a batch began, as exporters want it",
     "spark/sink/chunk_sender.py": STORED,
     "spark/sink/rejected_rows.py": STORED,
     "spark/tables/manifest_log.py": "since when merged files are not needed, for later runs",

@@ -61,9 +61,10 @@ class PrometheusWriter:
         from prometheus_client.exposition import choose_encoder
 
         encoder, content_type = choose_encoder(accept)
-        return encoder(_Collector(list(self._families(roles)))), content_type
+        return encoder(_Collector(list(self.families(roles)))), content_type
 
-    def _families(self, roles: list[LabelledSamples]) -> Iterator[Any]:
+    def families(self, roles: list[LabelledSamples]) -> Iterator[Any]:
+        """The families of prometheus_client, by name."""
         from prometheus_client.core import Metric as Family
 
         families: dict[str, Any] = {}

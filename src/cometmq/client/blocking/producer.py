@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cometmq.client.producer.producer_options import ProducerSettings, TransactionVerdict
     from cometmq.client.producer.queue_selector import SelectQueue
     from cometmq.client.producer.transactions import AsyncTransaction
+    from cometmq.metrics.registry import Sample
     from cometmq.model.message import Message, MessageExt
     from cometmq.model.producer_stats import ProducerStats
     from cometmq.model.queue import MessageQueue
@@ -189,6 +190,10 @@ class Producer:
         Rates are of the last minute.
         """
         return self._bridge.run(lambda: self._inner.stats())
+
+    def metric_samples(self) -> list[Sample]:
+        """What `ClientMetrics` shows of the producer: counts since the start, and how it is now."""
+        return self._bridge.run(lambda: self._inner.metric_samples())
 
 
 class Transaction:

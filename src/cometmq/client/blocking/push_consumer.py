@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.push_options import PushSettings
     from cometmq.client.handling.handler_call import Handler
+    from cometmq.metrics.registry import Sample
     from cometmq.model.consumer_stats import ConsumerStats
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
@@ -147,6 +148,10 @@ class PushConsumer:
     def stats(self) -> ConsumerStats:
         """Rates by topic, what each queue holds, and why it is not pulled; empty before start."""
         return self._bridge.run(lambda: self._inner.stats())
+
+    def metric_samples(self) -> list[Sample]:
+        """What `ClientMetrics` shows of the consumer: counts since the start, and how it is now."""
+        return self._bridge.run(lambda: self._inner.metric_samples())
 
     def why(self, seconds: float = 5.0) -> Bottleneck:
         """Why the whole group is not faster, seen over so many seconds, and what would help.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.consumer.push_options import PushSettings
     from cometmq.client.handling.handler_call import Handler
+    from cometmq.metrics.registry import Sample
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
     from cometmq.model.selector import MessageSelector
@@ -244,6 +245,10 @@ class AsyncPushConsumer:
         unwrap = self._namespace.unwrap_queue
         queues = tuple(one._replace(queue=unwrap(one.queue)) for one in found.queues)
         return found._replace(queues=queues)
+
+    def metric_samples(self) -> list[Sample]:
+        """What `ClientMetrics` shows of the consumer: counts since the start, and how it is now."""
+        return self._engine.metric_samples() if self._engine is not None else []
 
     async def why(self, seconds: float = 5.0) -> Bottleneck:
         """Why the whole group is not faster, seen over so many seconds, and what would help.

@@ -33,6 +33,16 @@ class ConsumeTotals(NamedTuple):
     retried: float
 
 
+class ConsumeCounts(NamedTuple):
+    """What a consumer has counted of one topic since its start."""
+
+    calls: int
+    busy_s: float
+    done: float
+    failed: float
+    pulled: float
+
+
 class _Topic:
     """The series of one topic."""
 
@@ -87,6 +97,19 @@ class ConsumerStatistics(Middleware):
             pull_s=sum(one.pull_ms.value for one in own) / 1000,
             retried=sum(one.ok.value + one.failed.value for one in retries),
         )
+
+    def counts(self) -> dict[str, ConsumeCounts]:
+        """What was counted since the start, by topic."""
+        return {
+            topic: ConsumeCounts(
+                calls=one.run_ms.times,
+                busy_s=one.run_ms.value / 1000,
+                done=one.ok.value,
+                failed=one.failed.value,
+                pulled=one.pulled.value,
+            )
+            for topic, one in self._topics.items()
+        }
 
     def sample(self) -> None:
         """Take the samples that are due; call it every `SAMPLE_S`."""

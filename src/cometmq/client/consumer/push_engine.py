@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.admin.group_watch import GroupWatch
 from cometmq.client.consumer import work_report
 from cometmq.client.consumer.broker_requests import BrokerRequestHandler
+from cometmq.client.consumer.consumer_samples import consumer_samples
 from cometmq.client.consumer.consumer_statistics import SAMPLE_S, ConsumerStatistics
 from cometmq.client.consumer.namespace import Namespace
 from cometmq.client.consumer.pull_loop import PullLoop
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer.subscriptions import Subscriptions
     from cometmq.client.handling.consume_strategy import ConsumeStrategy, StrategyFactory
     from cometmq.client.session.client_session import ClientSession
+    from cometmq.metrics.registry import Sample
     from cometmq.model.queue import MessageQueue
 
 log = logging.getLogger(__name__)
@@ -135,6 +137,10 @@ class PushEngine:
     def strategy(self) -> ConsumeStrategy:
         """The strategy of handling messages."""
         return self._strategy
+
+    def metric_samples(self) -> list[Sample]:
+        """What `ClientMetrics` shows of the consumer."""
+        return consumer_samples(self.client_id, self._options.group, self._stats, self.stats())
 
     def stats(self) -> ConsumerStats:
         """Rates by topic, and what each queue holds and waits for."""

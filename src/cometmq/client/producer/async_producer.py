@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from cometmq.client.producer import message_checks as checks
 from cometmq.client.producer.producer_options import producer_options
+from cometmq.client.producer.producer_samples import producer_samples
 from cometmq.client.producer.recall import recall
 from cometmq.client.producer.request_reply import RequestReply
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.producer.producer_options import ProducerSettings, TransactionVerdict
     from cometmq.client.producer.queue_selector import SelectQueue
+    from cometmq.metrics.registry import Sample
     from cometmq.model.message import MessageExt
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import SendResult
@@ -305,6 +307,12 @@ class AsyncProducer:
         if self._session is None:
             return ProducerStats({}, 0.0, 0)
         return self.pipeline.stats(len(self._pending))
+
+    def metric_samples(self) -> list[Sample]:
+        """What `ClientMetrics` shows of the producer: counts since the start, and how it is now."""
+        if self._session is None:
+            return []
+        return producer_samples(self._session.client_id, self.pipeline)
 
     def _in_transactions(self) -> ProducerTransactions:
         require_started(self._session, "producer")
