@@ -90,6 +90,22 @@ class Pair:
         await until(lambda: end_of(slave) == end_of(master) > 0 or not end_of(master))
         return master, slave
 
+    async def slave_alone(self, disk: SimFiles) -> Harness:
+        """A slave whose master, of this disk, has stopped.
+
+        The topic T has nine messages in each of the queues 0 and 1; the group CG has committed 2
+        and 5 of them, at both.
+        """
+        master, slave = await self.start(disk=disk), await self.start(**SLAVE)
+        client, offsets = await master.client(), slave.broker.state.offsets
+        for number in range(18):
+            await client.send("T", queue_id=number % 2)
+        await commit(client, 2)
+        await commit(client, 5, queueId="1")
+        await until(lambda: [offsets.committed("CG", "T", each) for each in (0, 1)] == [2, 5])
+        await master.broker.stop()
+        return slave
+
 
 @asynccontextmanager
 async def pair() -> AsyncIterator[Pair]:
