@@ -80,7 +80,7 @@ class ReportDecoder:
 
         ProtocolError where one is negative: no log ends there.
         """
-        unread = self._rest + data
+        unread = self._rest + data if self._rest else data
         whole = len(unread) - len(unread) % REPORT.size
         self._rest = unread[whole:]
         if not whole:

@@ -94,9 +94,12 @@ class ReplicaPair:
         flush: str = "ASYNC_FLUSH",
         slave_flush: str | None = None,
         file_bytes: int = LOG_FILE,
+        is_waiting: bool = True,
         **settings: Any,
     ) -> None:
+        """`is_waiting`: the master's sends wait for the slave; else it is an ASYNC_MASTER."""
         self.rng = Random(seed)
+        self.is_waiting = is_waiting
         self.settings = {**MASTER, **settings}
         self.master = Node(self.rng, flush, file_bytes)
         self.slave = Node(self.rng, slave_flush or flush, file_bytes)
@@ -110,8 +113,9 @@ class ReplicaPair:
         settings = BrokerSettings(**self.settings)
         store = self.master.store
         self.quorum = ReplicaQuorum(1, settings.slave_timeout_ms / 1000)
-        store.durability_conditions.add(self.quorum)
-        self.server = ReplicationServer(store, settings, self.quorum)
+        if self.is_waiting:
+            store.durability_conditions.add(self.quorum)
+        self.server = ReplicationServer(store, settings, self.quorum if self.is_waiting else None)
         await self.server.start("m", PORT)
 
     async def stop_master(self) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from broker.replication.replica_pair import LOG_FILE, PORT, ReplicaPair, run
 from cometmq.broker.replication import replication_server
+from cometmq.broker.replication.slave_feed import GATHERED_BYTES_MAX
 from cometmq.store.message_store import PutStatus
-from cometmq.wire.replication import TransferDecoder, encode_report
+from cometmq.wire.replication import Transfer, TransferDecoder, encode_report
 
 OK, LATE = PutStatus.PUT_OK, PutStatus.FLUSH_SLAVE_TIMEOUT
 
@@ -218,3 +219,87 @@ def test_a_slave_far_behind_is_fed_in_turns_and_no_faster_than_allowed() -> None
         await pair.stop()
 
     run(scenario())
+
+
+def test_transfers_that_nobody_waits_for_are_gathered_for_some_milliseconds() -> None:
+    async def scenario(*, is_waiting: bool) -> int:
+        """Put a message each millisecond; how many transfers brought them."""
+        pair = ReplicaPair(is_waiting=is_waiting)
+        await pair.start()
+        await pair.until(lambda: pair.client.is_following)
+        transfers = count_transfers(pair)
+        for _ in range(100):
+            pair.put(b"x" * 50)
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert pair.slave.log == pair.master.log
+        await pair.stop()
+        return len(transfers)
+
+    async def both() -> None:
+        assert 100 / 6 < await scenario(is_waiting=False) < 100 / 4
+        assert await scenario(is_waiting=True) >= 100
+
+    run(both())
+
+
+def test_after_a_rest_a_transfer_leaves_at_once() -> None:
+    async def scenario() -> None:
+        pair = ReplicaPair(is_waiting=False)
+        await pair.start()
+        await pair.until(lambda: pair.client.is_following)
+        for _ in range(3):
+            await asyncio.sleep(1)
+            assert await pair.put() is OK
+            for _ in range(20):  # turns of the loop, in which no time goes by
+                await asyncio.sleep(0)
+            assert pair.slave.log == pair.master.log
+        await pair.stop()
+
+    run(scenario())
+
+
+def test_a_slave_far_behind_that_nobody_waits_for_is_not_held_up() -> None:
+    async def scenario() -> None:
+        pair = ReplicaPair(is_waiting=False, file_bytes=1 << 20)
+        await pair.start_master()
+        for _ in range(200):
+            assert await pair.put(b"x" * 2_500) is OK
+        await pair.start_slave()
+        await pair.until(lambda: bool(pair.slave.log))
+        assert len(pair.master.log) - len(pair.slave.log) < GATHERED_BYTES_MAX
+        await pair.caught_up()
+        await pair.stop()
+
+    run(scenario())
+
+
+def test_a_master_that_stops_still_sends_what_it_has_gathered() -> None:
+    async def scenario() -> None:
+        pair = ReplicaPair(is_waiting=False)
+        await pair.start()
+        await pair.until(lambda: pair.client.is_following)
+        for _ in range(5):
+            assert await pair.put() is OK
+        assert pair.slave.log != pair.master.log
+        await pair.stop_master()
+        await asyncio.sleep(0.01)
+        assert pair.slave.log == pair.master.log
+        await pair.stop_slave()
+
+    run(scenario())
+
+
+def count_transfers(pair: ReplicaPair) -> list[int]:
+    """A list that grows by the size of each transfer that the slave takes from now on."""
+    connection, sizes = pair.client.connection, list[int]()
+    assert connection is not None
+    feed = connection._decoder.feed
+
+    def counted(data: bytes) -> list[Transfer]:
+        found = feed(data)
+        sizes.extend(len(each.data) for each in found if each.data)
+        return found
+
+    connection._decoder.feed = counted  # type: ignore[method-assign]
+    return sizes

@@ -11,7 +11,6 @@ from broker.replication.seeded_runs import counts_what_was_sent
 from cometmq.broker.replication.master_connection import MasterConnection
 from cometmq.broker.replication.replica_quorum import ReplicaQuorum, SlaveRange
 from cometmq.broker.replication.replication_server import ReplicationServer
-from cometmq.broker.replication.slave_feed import LogRange
 from oracle_runs import record_run
 
 if TYPE_CHECKING:
@@ -55,9 +54,8 @@ def waits_for_nobody(_quorum: ReplicaQuorum, _log_begin: int, _log_end: int) -> 
     return True
 
 
-def sends_what_is_not_flushed(server: ReplicationServer) -> LogRange:
-    store = server._store
-    return LogRange(store.min_phy_offset, store.max_phy_offset, store.log_file_bytes)
+def sends_what_is_not_flushed(server: ReplicationServer) -> int:
+    return server._store.max_phy_offset
 
 
 def reports_what_is_not_flushed(connection: MasterConnection) -> None:
@@ -73,7 +71,7 @@ MUTANTS: dict[str, tuple[type, Callable[..., object], str]] = {
     "_is_covered": (ReplicaQuorum, waits_for_nobody, "is answered and not at the slave"),
     "_time_out": (ReplicaQuorum, never_ends, "an answer came too late"),
     "acknowledge": (ReplicationServer, counts_what_was_sent, "is answered and not at the slave"),
-    "log_range": (ReplicationServer, sends_what_is_not_flushed, "nothing was read"),
+    "log_end": (ReplicationServer, sends_what_is_not_flushed, "nothing was read"),
     "_report_when_safe": (MasterConnection, reports_what_is_not_flushed, "is answered and"),
 }
 """The method that another one stands for, and what the simulation then says."""

@@ -68,8 +68,10 @@ class ReplicaQuorum:
     def acknowledged(self, slaves: Iterable[SlaveRange]) -> None:
         """Connected slaves have so much; call after every report and lost connection."""
         self._slaves = tuple(slaves)
+        if not (waiting := self._waiting):
+            return
         best = max((slave.end for slave in self._slaves), default=-1)
-        waiting, passed = self._waiting, list[_Waiting]()
+        passed = list[_Waiting]()
         while waiting and waiting[0].log_end <= best:
             first = waiting.popleft()
             if self._is_covered(first.log_begin, first.log_end):

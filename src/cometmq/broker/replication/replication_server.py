@@ -1,7 +1,8 @@
 """The master's haListenPort: which slaves are connected, and what wakes them.
 
 Owns the listening socket and the connections. New bytes of the log go out in the iteration of the
-loop that wrote them. Bounds: `SLAVES_MAX` connections; silent ones are closed.
+loop that wrote them, or, where nobody waits for slaves, `GATHER_S` after the transfer before.
+Bounds: `SLAVES_MAX` connections; silent ones are closed.
 Java: DefaultHAService, AcceptSocketService.
 """
 
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 
 SLAVES_MAX = 16
 """Connections of slaves at a time."""
+GATHER_S = 0.005
+"""Time between two transfers to a slave that nobody waits for: each costs a system call here, the
+slave's report another, and both wake this loop."""
 _LOOKS = 5
 """Looks for what is due in the time between two heartbeats."""
 
@@ -71,6 +75,7 @@ class ReplicationServer:
                 if settings.ha_flow_control_enable
                 else None
             ),
+            gather_s=0.0 if quorum is not None else GATHER_S,
         )
 
     async def start(self, host: str, port: int) -> int:
@@ -116,6 +121,10 @@ class ReplicationServer:
         store = self._store
         return LogRange(store.min_phy_offset, store.readable_phy_offset, store.log_file_bytes)
 
+    def log_end(self) -> int:
+        """Where the log ends for its readers."""
+        return self._store.readable_phy_offset
+
     def accept(self, connection: SlaveConnection) -> bool:
         """Count a connection in; False: there are too many."""
         if len(self.slaves) >= SLAVES_MAX:
@@ -134,9 +143,9 @@ class ReplicationServer:
     def acknowledge(self) -> None:
         """A slave has said how far it is."""
         if self._quorum is not None:
+            feeds = [slave.feed for slave in self.slaves]
             self._quorum.acknowledged(
-                SlaveRange(slave.feed.first_offset, slave.feed.acknowledged)
-                for slave in self.slaves
+                [SlaveRange(feed.first_offset, feed.acknowledged) for feed in feeds]
             )
 
     def _wake(self) -> None:

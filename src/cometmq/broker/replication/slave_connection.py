@@ -39,6 +39,10 @@ class SlaveOwner(Protocol):
         """Which bytes of the log can be sent."""
         ...
 
+    def log_end(self) -> int:
+        """Where the log ends for its readers."""
+        ...
+
     def accept(self, connection: SlaveConnection) -> bool:
         """Count a connection in; False: there are too many."""
         ...
@@ -59,7 +63,7 @@ class SlaveConnection(asyncio.Protocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._reports = ReportDecoder()
-        self._is_paused = self._is_scheduled = False
+        self._is_paused = self._is_scheduled = self._is_leaving = False
         self._reading: asyncio.Future[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport
@@ -94,8 +98,10 @@ class SlaveConnection(asyncio.Protocol):
             reports = self._reports.feed(data)
             if reports is None:
                 return
-            now_s = self._loop.time()
-            self.feed.reported(*reports, self._owner.log_range(), now_s)
+            first, last = reports
+            if not self.feed.has_begun:
+                self.feed.begin(first, self._owner.log_range())
+            self.feed.reported(last, self._loop.time())
         except CometError as problem:
             self.end(str(problem))
             return
@@ -118,7 +124,12 @@ class SlaveConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """Close the connection: this broker stops."""
+        """Close the connection: this broker stops. What was gathered still leaves."""
+        self._is_leaving = True
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        self.send_more()
         self._transport.close()
 
     def look(self) -> None:
@@ -132,30 +143,35 @@ class SlaveConnection(asyncio.Protocol):
 
     def send_more(self) -> None:
         """Send what the slave lacks, one turn of it."""
-        if not self._is_scheduled:
+        if not self._is_scheduled and self._later is None:
             self._send_turn()
 
     def _send_turn(self) -> None:
         self._is_scheduled = False
-        left = TURN_BYTES
-        while left > 0:
+        feed, log_end, left = self.feed, self._owner.log_end(), TURN_BYTES
+        while feed.next_offset < log_end:
             if self._is_paused or self._reading or self._later or self._transport.is_closing():
                 return
-            sent = self._send_one(left)
+            if left <= 0:
+                self._is_scheduled = True
+                self._loop.call_soon(self._send_turn)
+                return
+            sent = self._send_one(log_end, left)
             if not sent:
                 return
             left -= sent
-        self._is_scheduled = True
-        self._loop.call_soon(self._send_turn)
 
-    def _send_one(self, bytes_max: int) -> int:
-        """Send one transfer; returns its bytes, 0 when there is nothing to send now."""
+    def _send_one(self, log_end: int, bytes_max: int) -> int:
+        """Send one transfer; returns its bytes, 0 when nothing may be sent now."""
         feed, now_s = self.feed, self._loop.time()
-        log_end = self._owner.log_range().end
         length = min(feed.length(log_end, now_s), bytes_max)
         if not length:
-            if feed.has_begun and feed.next_offset < log_end:
+            if feed.has_begun:
                 self._later = self._loop.call_later(feed.pause_s(now_s), self._go_on)
+            return 0
+        hold_s = feed.hold_s(log_end, now_s)
+        if hold_s and not self._is_leaving:
+            self._later = self._loop.call_later(hold_s, self._go_on)
             return 0
         try:
             data = self._owner.cold_reader.cached.read_raw(feed.next_offset, length)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from cometmq.errors import ProtocolError
 
+GATHERED_BYTES_MAX = 64 * 1024
+"""A slave that lacks as much after a transfer gets the next one at once."""
 _NEVER = -1
 _LAG_SAMPLES = 3_600
 """Ends of the log that are remembered, one a look: no longer lag is measured."""
@@ -26,6 +28,8 @@ class FeedLimits:
     silence_max_s: float
     transfer_bytes_max: int
     bytes_per_second_max: int | None = None
+    gather_s: float = 0.0
+    """Time from one transfer to the next, in which bytes are gathered; 0: all leave at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class SlaveFeed:
         self._limits = limits
         self._heard_s = now_s
         self._sent_s = now_s
+        self._transfer_s = now_s - limits.gather_s
         self._second = now_s
         self._sent_in_second = 0
         self.next_offset = _NEVER
@@ -66,14 +71,12 @@ class SlaveFeed:
         """Whether the slave has said from where it wants bytes."""
         return self.next_offset != _NEVER
 
-    def reported(self, first: int, last: int, log: LogRange, now_s: float) -> None:
-        """Take reports of the slave: the first and last of those that came at once.
+    def reported(self, last: int, now_s: float) -> None:
+        """Take the last of the slave's reports that came at once, after `begin`.
 
-        ProtocolError where they cannot be true, or bytes are wanted that are not there.
+        ProtocolError where it cannot be true.
         """
         self._heard_s = now_s
-        if not self.has_begun:
-            self._begin(first, log)
         if last < self.acknowledged:
             raise ProtocolError(
                 f"it reported {last} after {self.acknowledged}: a slave's log does not shrink"
@@ -82,7 +85,8 @@ class SlaveFeed:
             raise ProtocolError(f"it reported {last}, and was sent bytes up to {self.next_offset}")
         self.acknowledged = last
 
-    def _begin(self, wanted: int, log: LogRange) -> None:
+    def begin(self, wanted: int, log: LogRange) -> None:
+        """Take the slave's first report; ProtocolError where the log has not what it wants."""
         if wanted > log.end:
             raise ProtocolError(
                 f"its log ends at {wanted} and this one at {log.end}: it has messages that this "
@@ -109,14 +113,24 @@ class SlaveFeed:
         self._turn(now_s)
         return min(length, max(0, allowed - self._sent_in_second))
 
+    def hold_s(self, log_end: int, now_s: float) -> float:
+        """How long bytes are still gathered before the next transfer; 0: it leaves now."""
+        gather_s = self._limits.gather_s
+        if not gather_s or log_end - self.next_offset >= GATHERED_BYTES_MAX:
+            return 0.0
+        return max(0.0, self._transfer_s + gather_s - now_s)
+
     def pause_s(self, now_s: float) -> float:
         """How long a feed waits that may send no more in this second."""
         return max(0.0, self._second + 1.0 - now_s)
 
     def sent(self, size: int, now_s: float) -> None:
         """So many bytes were sent; none: a heartbeat."""
-        self._turn(now_s)
+        if now_s - self._second >= 1.0:
+            self._turn(now_s)
         self._sent_s = now_s
+        if size:
+            self._transfer_s = now_s
         self.next_offset += size
         self.sent_bytes += size
         self._sent_in_second += size
