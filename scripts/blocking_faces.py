@@ -88,7 +88,7 @@ FACES = (
     ),
 )
 BODIES = {
-    "start": "if not self._bridge.is_started:\n    self._bridge.start(self._inner.start())",
+    "start": "self._bridge.start(self._inner.start())",
     "stop": "self._bridge.stop(self._inner.stop())",
     "__aenter__": "self.start()\nreturn self",
     "__aiter__": "return self",

@@ -358,11 +358,17 @@ class ConsumeConcurrentlyContext:
 
 
 class ConsumeOrderlyContext:
-    """What an orderly listener may say: the rest of its queue after a failure, ms (-1: as set)."""
+    """What an orderly listener may say beside its status.
+
+    `suspend_current_queue_time_millis` is the rest of its queue after a failure (-1: as set). With
+    `auto_commit` set to False, SUCCESS only says that these messages are done: they count once a
+    call for the queue returns COMMIT, or leaves `auto_commit` as it is; ROLLBACK brings them again.
+    """
 
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
         self.suspend_current_queue_time_millis = -1
+        self.auto_commit = True
 
 
 class MessageListenerConcurrently(ABC):
@@ -389,6 +395,9 @@ class MessageListenerConcurrently(ABC):
 class MessageListenerOrderly(ABC):
     """Java's listener for an orderly consumer: derive, and give an instance to `subscribe`."""
 
+    commits_by_status = True
+    """The context of each call, not the consumer's setting, says whether SUCCESS commits."""
+
     @abstractmethod
     def consume_message(
         self, messages: Sequence[MessageExt], context: ConsumeOrderlyContext
@@ -400,12 +409,12 @@ class MessageListenerOrderly(ABC):
         context = ConsumeOrderlyContext(messages[0].message_queue)
         status = self.consume_message(messages, context)
         if status in (results.ConsumeStatus.COMMIT, results.ConsumeStatus.ROLLBACK):
-            return status  # for consumers that commit by hand
+            return status
         if status is not results.ConsumeStatus.SUCCESS:
             rest_ms = context.suspend_current_queue_time_millis
             reason = f"the listener returned {status}"
             raise RetryLater(reason, suspend_ms=rest_ms if rest_ms >= 0 else None)
-        return None
+        return results.ConsumeStatus.COMMIT if context.auto_commit else status
 
 
 def _result(result: results.SendResult) -> SendResult:

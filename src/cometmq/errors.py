@@ -51,6 +51,18 @@ class CometError(Exception):
     """Whether the client should fetch the route again."""
     msg_id = ""
     """The id of the message whose send failed, if it had got one."""
+    first: CometError | None = None
+    """The error of the first of several attempts, where it was another one than the last."""
+
+    def note_first(self, first: CometError) -> None:
+        """Name the error of the first attempt beside this one of a later attempt."""
+        if first is not self and str(first) != str(self):
+            self.first = first
+
+    def __str__(self) -> str:
+        """Return the sentence, with that of the first attempt where it was another one."""
+        text = super().__str__()
+        return text if self.first is None else f"{text}; the first attempt: {self.first}"
 
     def __reduce__(self) -> tuple[Callable[..., CometError], tuple[object, ...]]:
         """Pickle the text and the fields: handlers and tasks run in processes of their own."""

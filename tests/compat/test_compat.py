@@ -102,6 +102,35 @@ def test_listeners_keep_javas_rules(cluster, group, topic):  # noqa: F811
     assert calls == [b"0", b"1", b"1", b"2", b"3"]
 
 
+def test_an_orderly_listener_commits_by_the_context_of_each_call(cluster, group, topic):  # noqa: F811
+    with _producer(cluster) as producer:
+        for step in range(4):
+            producer.send_orderly_with_sharding_key(old_message(topic, str(step)), "one")
+    calls = []
+
+    class Steps(MessageListenerOrderly):
+        def consume_message(self, messages, context):
+            calls.append(messages[0].body)
+            context.auto_commit = messages[0].body in (b"0", b"3")
+            return Status.ROLLBACK if len(calls) == 3 else Status.SUCCESS
+
+    consumer = PushConsumer(
+        group, namesrv=cluster.namesrv, orderly=True, consume_from=FIRST, suspend_ms=10
+    )
+    consumer.subscribe(topic, "*", Steps())
+    with consumer:
+        until(lambda: len(calls) == 6)
+    # 0 was committed by its call; 1 was done and not committed when 2 rolled back
+    assert calls == [b"0", b"1", b"2", b"1", b"2", b"3"]
+    consumer = PushConsumer(group, namesrv=cluster.namesrv, orderly=True)
+    again = []
+    consumer.subscribe(topic, "*", again.extend)
+    with consumer, _producer(cluster) as producer:
+        producer.send_orderly_with_sharding_key(old_message(topic, "4"), "one")
+        until(lambda: again)
+    assert [one.body for one in again] == [b"4"]  # 3 has committed 1 and 2 as well
+
+
 def test_a_concurrent_listener_acknowledges_a_part_of_its_batch(cluster, group, topic):  # noqa: F811
     with _producer(cluster) as producer:
         for step in range(4):

@@ -130,11 +130,12 @@ RESERVED_PROPERTIES = frozenset(
 class Message:
     """One message to send.
 
-    `tags` is a single tag, `keys` a key or several (looked up later by the index), `properties`
-    the user's own name/value pairs. `sharding_key` keeps messages of equal key in one queue and in
-    order. `delay_level` > 0 holds the message back (level 1 is 1 s with the default table);
-    `deliver_at`, a datetime with a time zone, or `deliver_after` says when it comes, to about a
-    second (timerPrecisionMs) and three days ahead at most (timerMaxDelaySec).
+    `tags` is a single tag, `keys` a list of keys, or a text with one or, parted by blanks, several
+    (looked up later by the index), `properties` the user's own name/value pairs. `sharding_key`
+    keeps messages of equal key in one queue and in order. `delay_level` > 0 holds the message back
+    (level 1 is 1 s with the default table); `deliver_at`, a datetime with a time zone, or
+    `deliver_after` says when it comes, to about a second (timerPrecisionMs) and three days ahead at
+    most (timerMaxDelaySec).
     Nothing but `keys` is checked here: the producer checks at sending and raises `InvalidMessage`.
     """
 
@@ -317,10 +318,19 @@ class UnreadableMessage(MessageExt):
 
 
 def _joined(keys: Iterable[str]) -> str:
+    """The keys as one text; each must come back as one key."""
     try:
-        return " ".join(keys)
+        found = list(keys)
+        joined = " ".join(found)
     except TypeError:
         raise InvalidMessage(f"keys must be a text or a list of texts, not {keys!r}") from None
+    if joined.split() != found:
+        wrong = next(one for one in found if one.split() != [one])
+        raise InvalidMessage(
+            f"the key {wrong!r} is blank or has a blank in it, and blanks part the keys of a "
+            "message in RocketMQ: it would come back as others"
+        )
+    return joined
 
 
 def _value(message: MessageExt, name: str, mark: bytes) -> str | None:

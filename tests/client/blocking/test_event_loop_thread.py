@@ -17,7 +17,7 @@ from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.client.blocking.producer import Producer
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
 from cometmq.client.producer.async_producer import AsyncProducer
-from cometmq.errors import NotStarted, RemotingTimeout, TooManyRequests
+from cometmq.errors import ClientError, NotStarted, RemotingTimeout, TooManyRequests
 from cometmq.net import channel_pool
 from cometmq.wire.codes import RequestCode
 
@@ -39,7 +39,8 @@ def test_a_client_stopped_twice_or_never_started_does_no_harm():
     producer = Producer("a", namesrv="127.0.0.1:1")
     producer.stop()
     producer.start()
-    producer.start()
+    with pytest.raises(ClientError, match="started already"):
+        producer.start()
     producer.stop()
     producer.stop()
     assert loop_threads() == []

@@ -134,9 +134,8 @@ def test_an_async_handler_is_refused(cluster):
         """Runs nowhere."""
 
     consumer = PushConsumer("g", namesrv=cluster.namesrv, workers="process")
-    consumer.subscribe("anything", "*", handle)
     with pytest.raises(ClientError, match="async"):
-        consumer.start()
+        consumer.subscribe("anything", "*", handle)
 
 
 def fails_in_its_process(messages):

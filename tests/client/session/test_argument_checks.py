@@ -136,6 +136,7 @@ PUSH = {
     ),
     "wait": ((), {"timeout_s": ["x", -1, float("nan")]}),
     "why": ((), {"seconds": SECONDS}),
+    "resize": ((4,), {"threads": ["x", 0, -1, 1001, 2.5, True, None]}),
 }
 LITE = {
     "poll": ((0.01,), {"timeout_s": ["x", None, float("nan")], "max_count": [0, -1, "x", 1.5]}),

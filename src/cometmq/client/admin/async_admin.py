@@ -16,7 +16,10 @@ from cometmq.client.session.client_options import (
     name_servers,
     tls_context,
 )
-from cometmq.client.session.client_session import ClientSession
+from cometmq.client.session.client_session import (
+    ClientSession,
+    require_not_started,
+)
 from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
@@ -54,9 +57,12 @@ class AsyncAdmin(AsyncParkingAdmin):
         )
 
     async def start(self) -> None:
-        """Get ready. The first request that needs a connection opens it."""
-        if self._session is None:
-            self._session = ClientSession(self._options, clock_of_running_loop())
+        """Get ready. The first request that needs a connection opens it.
+
+        Raises ClientError when it is started already.
+        """
+        require_not_started(self._session, "admin")
+        self._session = ClientSession(self._options, clock_of_running_loop())
 
     async def stop(self) -> None:
         """Close all connections."""

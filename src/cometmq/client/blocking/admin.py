@@ -51,9 +51,11 @@ class Admin(ParkingAdmin):
         self._bridge = BlockingBridge("admin")
 
     def start(self) -> None:
-        """Get ready. The first request that needs a connection opens it."""
-        if not self._bridge.is_started:
-            self._bridge.start(self._inner.start())
+        """Get ready. The first request that needs a connection opens it.
+
+        Raises ClientError when it is started already.
+        """
+        self._bridge.start(self._inner.start())
 
     def stop(self) -> None:
         """Close all connections."""

@@ -40,6 +40,9 @@ class BlockingBridge:
         if self._is_foreign:
             start.close()
             raise self._not_running()
+        if self._loop_thread is not None:  # refused, unless the client has stopped by itself
+            self._loop_thread.call(start)
+            return
         loop_thread = EventLoopThread.enter()
         try:
             loop_thread.call(start)

@@ -60,9 +60,11 @@ class LitePullConsumer:
         self._bridge.run(lambda: self._inner.assign(wanted))
 
     def start(self) -> None:
-        """Join the group and begin to pull what is subscribed or assigned."""
-        if not self._bridge.is_started:
-            self._bridge.start(self._inner.start())
+        """Join the group and begin to pull what is subscribed or assigned.
+
+        Raises ClientError when the consumer is started already.
+        """
+        self._bridge.start(self._inner.start())
 
     def stop(self) -> None:
         """Commit (if `auto_commit`, everything handed out), and leave the group."""

@@ -33,7 +33,8 @@ class Producer:
 
     `group` is the name of all producers that send for one purpose. `namesrv` is "host:port",
     several joined by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries`
-    counts further attempts after the first, on other brokers where there are any. Bodies from
+    counts further attempts after the first, on other brokers where there are any; one attempt takes
+    at most `attempt_timeout_s` (None: all the time of the call). Bodies from
     `compress_over_bytes` on are compressed. `check`, a plain or async function of a message,
     answers a broker that checks back on an open transaction: True, False, or None for later.
 
@@ -58,10 +59,10 @@ class Producer:
     def start(self) -> None:
         """Get ready to send; does not wait for a server.
 
-        The log has a warning soon where no name server answers or knows a broker.
+        The log has a warning soon where no name server answers or knows a broker. Raises
+        ClientError when the producer is started already.
         """
-        if not self._bridge.is_started:
-            self._bridge.start(self._inner.start())
+        self._bridge.start(self._inner.start())
 
     def stop(self) -> None:
         """Wait for the sends begun with send_async, then close all connections."""

@@ -64,7 +64,9 @@ def _send_in_thread(
         check_kind(message)
         return bridge.call(pipeline.send(message, queue, begun + timeout_s))
     # timeout_s as it was given: a socket whose timeout changes costs a system call a send
-    sent = pipeline.thread_sender.send(message, timeout_s)
+    attempt_s = pipeline.attempt_s
+    first_s = timeout_s if attempt_s is None else min(timeout_s, attempt_s)
+    sent = pipeline.thread_sender.send(message, first_s)
     if type(sent) is SendResult:
         return sent
     deadline = begun + timeout_s

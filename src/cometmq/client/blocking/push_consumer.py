@@ -82,8 +82,8 @@ class PushConsumer:
 
         The expression is "*" for all, tags joined by "||" as in "PAID || SHIPPED", or a condition
         on properties: MessageSelector.by_sql("price > 10"). All members of a group must subscribe
-        to the same. Raises ClientError without a handler, for another expression and once the
-        consumer has started, InvalidMessage for a bad topic.
+        to the same. Raises ClientError without a handler that takes a list of messages, for another
+        expression and once the consumer has started, InvalidMessage for a bad topic.
 
         `on_failure` says what becomes of this topic's messages that fail: a policy, or one for each
         type of exception (see `OnFailure`); None means the consumer's own `on_failure`.
@@ -93,10 +93,10 @@ class PushConsumer:
     def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.
 
-        Raises ClientError when there is no subscription.
+        Asks for the route of each topic; the log says so where no name server answers. Raises
+        ClientError when there is no subscription, or the consumer is started already.
         """
-        if not self._bridge.is_started:
-            self._bridge.start(self._inner.start())
+        self._bridge.start(self._inner.start())
 
     def stop(self) -> None:
         """Take no new messages, finish those in flight, commit, leave the group.
@@ -144,6 +144,15 @@ class PushConsumer:
     def resume(self) -> None:
         """Take messages again after `pause`."""
         self._bridge.run(lambda: self._inner.resume())
+
+    def resize(self, threads: int) -> None:
+        """Let up to so many handlers run at once from now on, 1 to 1000, instead of before.
+
+        With fewer, the handlers that run are not disturbed: their threads end after them. Before
+        the start it sets `consume_threads`. Raises ClientError for a consumer whose handlers run in
+        processes, SettingsError for another number.
+        """
+        self._bridge.run(lambda: self._inner.resize(threads))
 
     def stats(self) -> ConsumerStats:
         """Rates by topic, what each queue holds, and why it is not pulled; empty before start."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from cometmq.client.consumer.namespace import Namespace
@@ -18,10 +19,11 @@ from cometmq.client.consumer.push_engine import PushEngine
 from cometmq.client.consumer.push_options import push_options
 from cometmq.client.consumer.stop_signals import stop_signals
 from cometmq.client.consumer.subscriptions import Subscriptions, selector_of
+from cometmq.client.handling.handler_signature import check_handler
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.client.session.argument_checks import check_wait
-from cometmq.client.session.client_options import check_seconds
-from cometmq.client.session.client_session import ClientSession
+from cometmq.client.session.client_options import check_range, check_seconds
+from cometmq.client.session.client_session import ClientSession, require_not_started
 from cometmq.errors import ClientError
 from cometmq.model.consumer_stats import ConsumerStats
 from cometmq.rules.failures.failure_policy import policies
@@ -104,8 +106,8 @@ class AsyncPushConsumer:
 
         The expression is "*" for all, tags joined by "||" as in "PAID || SHIPPED", or a condition
         on properties: MessageSelector.by_sql("price > 10"). All members of a group must subscribe
-        to the same. Raises ClientError without a handler, for another expression and once the
-        consumer has started, InvalidMessage for a bad topic.
+        to the same. Raises ClientError without a handler that takes a list of messages, for another
+        expression and once the consumer has started, InvalidMessage for a bad topic.
 
         `on_failure` says what becomes of this topic's messages that fail: a policy, or one for each
         type of exception (see `OnFailure`); None means the consumer's own `on_failure`.
@@ -115,8 +117,7 @@ class AsyncPushConsumer:
                 f"subscribe to {topic}: the handler is missing; it is the third argument, "
                 f"as in subscribe({topic!r}, '*', handler)"
             )
-        if not callable(handler):
-            raise ClientError(f"subscribe to {topic}: {handler!r} is no function")
+        check_handler(topic, handler, in_processes=self._options.workers == "process")
         selector = selector_of(topic, expression)
         if self._engine is not None:
             raise ClientError("subscribe before the consumer is started")
@@ -128,25 +129,26 @@ class AsyncPushConsumer:
     async def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.
 
-        Raises ClientError when there is no subscription.
+        Asks for the route of each topic; the log says so where no name server answers. Raises
+        ClientError when there is no subscription, or the consumer is started already.
         """
-        if self._engine is None:
-            session = ClientSession(self._client_options, clock_of_running_loop())
-            engine = None
-            try:
-                engine = PushEngine(session, self._options, self._subscriptions)
-            finally:
-                if engine is None:
-                    await session.stop()
-            engine.on_stop_request = self._stop_soon
-            self._stopped, self._stopping = asyncio.Event(), None
-            self._engine, is_started = engine, False
-            try:
-                await engine.start()
-                is_started = True
-            finally:
-                if not is_started:  # cancelled, for instance: leave nothing half running
-                    await self.stop()
+        require_not_started(self._engine, "consumer")
+        session = ClientSession(self._client_options, clock_of_running_loop())
+        engine = None
+        try:
+            engine = PushEngine(session, self._options, self._subscriptions)
+        finally:
+            if engine is None:
+                await session.stop()
+        engine.on_stop_request = self._stop_soon
+        self._stopped, self._stopping = asyncio.Event(), None
+        self._engine, is_started = engine, False
+        try:
+            await engine.start()
+            is_started = True
+        finally:
+            if not is_started:  # cancelled, for instance: leave nothing half running
+                await self.stop()
 
     async def stop(self) -> None:
         """Take no new messages, finish those in flight, commit, leave the group.
@@ -236,6 +238,23 @@ class AsyncPushConsumer:
         """Take messages again after `pause`."""
         if self._engine is not None:
             self._engine.pause(is_paused=False)
+
+    def resize(self, threads: int) -> None:
+        """Let up to so many handlers run at once from now on, 1 to 1000, instead of before.
+
+        With fewer, the handlers that run are not disturbed: their threads end after them. Before
+        the start it sets `consume_threads`. Raises ClientError for a consumer whose handlers run in
+        processes, SettingsError for another number.
+        """
+        check_range("threads", threads, 1, 1000)
+        if self._options.workers == "process":
+            raise ClientError(
+                "the number of worker processes is fixed while they run: stop this consumer and "
+                f"make one with consume_threads={threads}"
+            )
+        self._options = replace(self._options, consume_threads=threads)
+        if self._engine is not None:
+            self._engine.resize(threads)
 
     def stats(self) -> ConsumerStats:
         """Rates by topic, what each queue holds, and why it is not pulled; empty before start."""

@@ -65,12 +65,14 @@ class BrokerRequestHandler:
         stats: ConsumerStatistics,
         strategy_info: Callable[[], dict[str, str]],
         work: Callable[[], MemberWork] | None = None,
+        threads: Callable[[], int] | None = None,
     ) -> None:
         self._session = session
         self._options = options
         self._stats = stats
         self._strategy_info = strategy_info
         self._work = work
+        self._threads = threads or (lambda: options.consume_threads)
         self._subscriptions = subscriptions
         self._rebalance = rebalance
         self._assignment = assignment
@@ -119,7 +121,7 @@ class BrokerRequestHandler:
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_CLIENT_VERSION": "V5_3_3",
                 "PROP_CONSUMEORDERLY": "true" if self._options.is_locking else "false",
-                "PROP_THREADPOOL_CORE_SIZE": str(self._options.consume_threads),
+                "PROP_THREADPOOL_CORE_SIZE": str(self._threads()),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
                 **self._strategy_info(),
                 **({} if self._work is None else {WORK_PROPERTY: encode_work(self._work())}),

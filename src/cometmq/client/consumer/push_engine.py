@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cometmq.client.admin.group_watch import GroupWatch
@@ -119,6 +120,7 @@ class PushEngine:
             self._stats,
             self._strategy.running_info,
             self._work_report.work,
+            lambda: self._threads.count,
         )
         self.on_stop_request: Callable[[], object] = lambda: None
         """Called when a failure policy stops the consumer."""
@@ -158,6 +160,14 @@ class PushEngine:
             ),
             is_paused=self._assignment.is_paused,
         )
+
+    def resize(self, threads: int) -> None:
+        """Run up to so many handlers at once from now on."""
+        self._options = replace(self._options, consume_threads=threads)
+        self._threads.resize(threads)
+        self._tasks.resize(threads)
+        self._strategy.resize(threads)
+        self._rebalance.resize(threads)
 
     def watch(self) -> GroupWatch:
         """What looks at the whole group."""

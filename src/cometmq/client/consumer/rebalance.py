@@ -126,6 +126,10 @@ class Rebalance:
         self._share_report.look(topic, queues, members, share)
         return await self._assignment.assign(topic, share)
 
+    def resize(self, threads: int) -> None:
+        """Say again which threads can work, now that there are so many."""
+        self._share_report.resize(threads)
+
     async def _why_no_queue(self, topic: str) -> str:
         known = self._session.routes.cached.get(topic)
         if known is not None and known.route.queue_datas:

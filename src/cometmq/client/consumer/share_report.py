@@ -24,6 +24,7 @@ class ShareReport:
 
     def __init__(self, options: ConsumerOptions) -> None:
         self._options = options
+        self._threads = options.consume_threads
         self._shares: dict[str, int] = {}
         self._idle: dict[str, str] = {}
         self._useful_threads: int | None = None
@@ -45,8 +46,14 @@ class ShareReport:
         if self._options.orderly:
             self._look_at_threads(sum(self._shares.values()))
 
+    def resize(self, threads: int) -> None:
+        """Look anew with so many threads."""
+        self._threads, self._useful_threads = threads, None
+        if self._options.orderly and self._shares:
+            self._look_at_threads(sum(self._shares.values()))
+
     def _look_at_threads(self, queues: int) -> None:
-        threads = self._options.consume_threads
+        threads = self._threads
         if 0 < queues < threads and queues != self._useful_threads:
             log.info(
                 "consume_threads is %d and %d of them can work: in order a member runs one handler "

@@ -62,6 +62,8 @@ class Subscription(NamedTuple):
     handler: Handler
     is_async: bool
     on_failure: Policies | None = None
+    commits_by_status: bool = False
+    """Whether, in order, only COMMIT commits, whatever the consumer's `auto_commit` is."""
 
 
 class Subscriptions:
@@ -82,7 +84,10 @@ class Subscriptions:
     ) -> None:
         """Let `handler` have the messages of `topic` that the selector takes."""
         data, wanted = _subscription(topic, selector)
-        self._by_topic[topic] = Subscription(data, wanted, handler, is_async(handler), on_failure)
+        by_status = getattr(handler, "commits_by_status", False) is True
+        self._by_topic[topic] = Subscription(
+            data, wanted, handler, is_async(handler), on_failure, by_status
+        )
 
     def replace_handlers(self, handler_of: Callable[[str], Handler]) -> None:
         """Replace the handler of each topic by what `handler_of` returns for the topic."""

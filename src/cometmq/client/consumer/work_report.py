@@ -81,7 +81,7 @@ class WorkReport:
         blocked = {one.queue: one for one in self._strategy.blocked_queues()}
         return MemberWork(
             order="key" if options.is_by_key else "queue" if options.orderly else "none",
-            threads=options.consume_threads,
+            threads=self._pools[0].count,
             batch_size=options.batch_size,
             busy=sum(pool.busy for pool in self._pools),
             is_paused=self._assignment.is_paused,

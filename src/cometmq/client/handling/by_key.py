@@ -155,6 +155,13 @@ class KeyStrategy:
                 found[f"KEY_STUCK {state.assigned.queue}"] = text
         return found
 
+    def resize(self, threads: int) -> None:
+        """Run up to so many handlers at once from now on."""
+        slots = _RUNS_A_THREAD * threads
+        self._free_slots += slots - self._slots
+        self._slots = slots
+        self._fill_slots()
+
     def close(self) -> None:
         """Close the journals of queues whose handlers did not end."""
         for state in self._states.values():
@@ -198,7 +205,7 @@ class KeyStrategy:
     def _fill_slots(self) -> None:
         """Give free slots to the queues that wait for one, round robin."""
         now = asyncio.get_running_loop().time()
-        while self._free_slots and self._waiting:
+        while self._free_slots > 0 and self._waiting:
             state = self._waiting.popleft()
             state.is_waiting_for_slot = False
             if self._start_run(state, now):

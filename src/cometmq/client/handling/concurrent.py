@@ -109,6 +109,9 @@ class ConcurrentStrategy:
         """Topics that have an outage."""
         return self._breakers.running_info() if self._breakers else {}
 
+    def resize(self, threads: int) -> None:
+        """Nothing: the pools of threads and tasks are the only bound."""
+
     def close(self) -> None:
         """Nothing is held beyond the queues."""
 

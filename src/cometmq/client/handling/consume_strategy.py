@@ -60,6 +60,9 @@ class ConsumeStrategy(Protocol):
     def running_info(self) -> dict[str, str]:
         """What operators should see in the running info, by name; called at any time."""
 
+    def resize(self, threads: int) -> None:
+        """Run up to so many handlers at once from now on; those that run go on."""
+
     def close(self) -> None:
         """Release what it holds for itself; called once, after all queues were given back."""
 

@@ -20,6 +20,7 @@ from cometmq.client.failures.blocked_queues import BlockedQueues
 from cometmq.client.failures.circuit_breakers import CircuitBreakers, key_of
 from cometmq.client.handling.handler_run import HandlerRun
 from cometmq.client.handling.lock_recovery import LockRecovery
+from cometmq.client.handling.worker_pools import Slots
 from cometmq.errors import CometError
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules.failures import retry_policy
@@ -57,7 +58,7 @@ class OrderlyStrategy:
         self._blocked = BlockedQueues(context.clock)
         self._breakers = CircuitBreakers(options.breaker) if options.breaker else None
         self._locks = LockRecovery(context.locks, context.offsets, context.restart_queue)
-        self._slots = asyncio.Semaphore(options.consume_threads)
+        self._slots = Slots(options.consume_threads)
         self._held: set[AssignedQueue] = set()  # queues that an outage keeps from their messages
         self.overlap_count = 0
 
@@ -96,6 +97,10 @@ class OrderlyStrategy:
             **outages,
             "ORDERLY_OVERLAPS": str(self.overlap_count),
         }
+
+    def resize(self, threads: int) -> None:
+        """Handle up to so many queues at once from now on."""
+        self._slots.resize(threads)
 
     def close(self) -> None:
         """Nothing is held beyond the queues."""
@@ -189,13 +194,13 @@ class OrderlyStrategy:
     def _finish(self, assigned: AssignedQueue, run: HandlerRun) -> None:
         """Remove finished messages from the window, once the handler has committed them.
 
-        As ProcessQueue.commit and rollback in RocketMQ, but only with `auto_commit` off.
+        As ProcessQueue.commit and rollback in RocketMQ, where the handler commits by its status.
         """
         window, done = assigned.window, run.messages[: run.done]
         status = run.outcome.status
         if done:
             self._blocked.unblock(assigned.queue)
-        if self._options.auto_commit:
+        if self._auto_commits(run):
             window.finish(done)
         elif status is ConsumeStatus.ROLLBACK:
             window.put_back([*assigned.uncommitted, *done])
@@ -207,6 +212,10 @@ class OrderlyStrategy:
                 assigned.uncommitted.clear()
         if done:
             self._remember_offset(assigned)
+
+    def _auto_commits(self, run: HandlerRun) -> bool:
+        """Whether what is done is committed, whatever status the handler returned."""
+        return self._options.auto_commit and not run.subscription.commits_by_status
 
     def _discard(self, run: HandlerRun, messages: list[MessageExt]) -> None:
         """Forget what a handler has done: another member may have had the same messages."""
@@ -234,8 +243,9 @@ class OrderlyStrategy:
         """Run a handler in a thread or here; at most `consume_threads` queues at once."""
         loop = asyncio.get_running_loop()
         subscription = self._subscriptions.subscription_of(messages[0].topic)
-        max_s = _RUN_S if self._options.auto_commit else 0  # then each batch has its own commit
-        run = HandlerRun(assigned, messages, subscription, loop.time, max_s)
+        run = HandlerRun(assigned, messages, subscription, loop.time, _RUN_S)
+        if not self._auto_commits(run):
+            run.max_s = 0  # each batch has its own commit
         async with self._slots:
             assigned.in_flight = len(run.messages)
             if subscription.is_async:
@@ -249,7 +259,7 @@ class OrderlyStrategy:
         self, assigned: AssignedQueue, run: HandlerRun, *, is_out: bool
     ) -> None:
         failed = run.messages[run.done : run.done + run.failed]
-        if run.outcome.status is ConsumeStatus.ROLLBACK and not self._options.auto_commit:
+        if run.outcome.status is ConsumeStatus.ROLLBACK and not self._auto_commits(run):
             await assigned.sleep_unless_dropped(
                 retry_policy.clamp_suspend_ms(self._options.suspend_ms) / 1000
             )

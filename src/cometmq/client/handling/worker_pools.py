@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Job = Callable[[], None]
 
+_LOOK = (lambda: None, lambda: None)
+"""In the place of a job: look whether you are to leave."""
+
 
 class ThreadPool:
     """Threads that run plain jobs. The caller bounds the number of jobs. One loop owns it."""
@@ -31,7 +34,11 @@ class ThreadPool:
         self._name = name
         self._jobs: SimpleQueue[tuple[Job, Job] | None] = SimpleQueue()
         self._finished: deque[Job] = deque()
-        self._threads: list[Thread] = []
+        self._alive = 0
+        """Threads that run, without those that are to leave."""
+        self._leaving: deque[None] = deque()
+        """An entry for each thread that is to leave: whichever comes by next takes it."""
+        self._made = 0
         self._open = 0
         self._is_woken = False
         self._has_threads = not is_in_virtual_time()
@@ -42,12 +49,24 @@ class ThreadPool:
         if not self._has_threads:
             self._loop.call_soon(self._run_on_loop, job, done)
             return
-        if self._open > len(self._threads) < self._count:
-            name = f"{self._name}-{len(self._threads)}"
-            thread = Thread(target=self._work, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)  # one that could not be started is not counted
+        if self._open > self._alive < self._count:
+            self._start_thread()
         self._jobs.put((job, done))
+
+    def resize(self, count: int) -> None:
+        """Run up to `count` jobs at once from now on; threads too many end after their job."""
+        self._count = count
+        while self._alive > count:
+            self._alive -= 1
+            self._leaving.append(None)
+            self._jobs.put(_LOOK)  # for one that waits
+        while self._has_threads and self._alive < min(count, self._open):
+            self._start_thread()
+
+    @property
+    def count(self) -> int:
+        """How many jobs may run at once."""
+        return self._count
 
     @property
     def busy(self) -> int:
@@ -65,23 +84,43 @@ class ThreadPool:
 
     def close(self) -> None:
         """Let each thread end once the jobs given before are done; waits for none."""
-        for _ in self._threads:
+        for _ in range(self._alive):
             self._jobs.put(None)
-        self._threads.clear()
+        self._alive = 0
 
     def _run_on_loop(self, job: Job, done: Job) -> None:
         job()
         self._finished.append(done)
         self._collect()
 
+    def _start_thread(self) -> None:
+        try:
+            self._leaving.pop()  # one stays that was to leave
+        except IndexError:
+            name = f"{self._name}-{self._made}"
+            Thread(target=self._work, name=name, daemon=True).start()
+            self._made += 1
+        self._alive += 1  # one that could not be started is not counted
+
     def _work(self) -> None:
         while (task := self._jobs.get()) is not None:
-            job, done = task
-            job()
-            self._finished.append(done)
-            if not self._is_woken:
-                self._is_woken = True
-                self._wake()
+            if task is not _LOOK:
+                job, done = task
+                job()
+                self._finished.append(done)
+                if not self._is_woken:
+                    self._is_woken = True
+                    self._wake()
+            if self._leaving and self._may_leave():
+                return
+
+    def _may_leave(self) -> bool:
+        """Take the place of one thread that is to leave, unless another has taken it."""
+        try:
+            self._leaving.pop()
+        except IndexError:
+            return False
+        return True
 
     def _wake(self) -> None:
         try:
@@ -103,6 +142,53 @@ class ThreadPool:
                 self._loop.call_soon(self._collect)
 
 
+class Slots:
+    """So many places for work, as a context manager; those who find none wait in turn.
+
+    A semaphore whose number may change while places are taken. One loop owns it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def resize(self, count: int) -> None:
+        """Have so many places from now on; work in places too many goes on."""
+        self._count = count
+        self._wake()
+
+    async def __aenter__(self) -> None:
+        """Take a place."""
+        if self._taken < self._count and not self._waiting:
+            self._taken += 1
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self._free()  # it was given the place just now
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Give the place back."""
+        self._free()
+
+    def _free(self) -> None:
+        self._taken -= 1
+        assert self._taken >= 0, "a place was given back twice"
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and self._taken < self._count:
+            first = self._waiting.popleft()
+            if not first.done():
+                self._taken += 1
+                first.set_result(None)
+
+
 class TaskPool:
     """Tasks that run async jobs, `count` at a time; the others wait. One loop owns it."""
 
@@ -110,6 +196,11 @@ class TaskPool:
         self._count = count
         self._waiting: deque[Coroutine[object, object, None]] = deque()
         self._running: set[asyncio.Task[None]] = set()
+
+    def resize(self, count: int) -> None:
+        """Run up to `count` jobs at once from now on; those that run go on."""
+        self._count = count
+        self._start_next()
 
     def submit(self, job: Coroutine[object, object, None]) -> None:
         """Run a coroutine as soon as fewer than `count` others are running."""

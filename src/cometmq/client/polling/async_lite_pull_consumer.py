@@ -28,7 +28,10 @@ from cometmq.client.session.argument_checks import (
     checked_offsets,
     checked_queues,
 )
-from cometmq.client.session.client_session import ClientSession
+from cometmq.client.session.client_session import (
+    ClientSession,
+    require_not_started,
+)
 from cometmq.errors import ClientError, NotStarted, RouteNotFound
 from cometmq.runtime.loop_clock import clock_of_running_loop
 
@@ -98,23 +101,26 @@ class AsyncLitePullConsumer:
             self._engine.rebalance.wake()
 
     async def start(self) -> None:
-        """Join the group and begin to pull what is subscribed or assigned."""
-        if self._engine is None:
-            session = ClientSession(self._client_options, clock_of_running_loop())
-            engine = None
-            try:
-                engine = LitePullEngine(session, self._options, self._lite, self._subscriptions)
-            finally:
-                if engine is None:
-                    await session.stop()
-            self._engine = engine
-            is_started = False
-            try:
-                await engine.start()
-                is_started = True
-            finally:
-                if not is_started:  # cancelled, for instance: leave nothing half running
-                    await self._leave(is_clean=False)
+        """Join the group and begin to pull what is subscribed or assigned.
+
+        Raises ClientError when the consumer is started already.
+        """
+        require_not_started(self._engine, "consumer")
+        session = ClientSession(self._client_options, clock_of_running_loop())
+        engine = None
+        try:
+            engine = LitePullEngine(session, self._options, self._lite, self._subscriptions)
+        finally:
+            if engine is None:
+                await session.stop()
+        self._engine = engine
+        is_started = False
+        try:
+            await engine.start()
+            is_started = True
+        finally:
+            if not is_started:  # cancelled, for instance: leave nothing half running
+                await self._leave(is_clean=False)
 
     async def stop(self) -> None:
         """Commit (if `auto_commit`, everything handed out), and leave the group."""

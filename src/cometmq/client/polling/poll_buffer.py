@@ -91,6 +91,9 @@ class PollBuffer:
         """That this consumer polls."""
         return {"PROP_CONSUME_TYPE": "CONSUME_ACTIVELY"}
 
+    def resize(self, threads: int) -> None:
+        """Nothing: there are no handlers."""
+
     def close(self) -> None:
         """Wake up all callers of `poll`: no message will come any more."""
         self._batches.clear()

@@ -24,7 +24,11 @@ from cometmq.client.producer.send_pipeline import SendPipeline
 from cometmq.client.producer.thread_sender import FailedSend
 from cometmq.client.producer.transactions import AsyncTransaction, ProducerTransactions, state_of
 from cometmq.client.session.argument_checks import check_function
-from cometmq.client.session.client_session import ClientSession, require_started
+from cometmq.client.session.client_session import (
+    ClientSession,
+    require_not_started,
+    require_started,
+)
 from cometmq.errors import CometError, TooManyRequests
 from cometmq.model.message import Message
 from cometmq.model.producer_stats import ProducerStats
@@ -47,7 +51,8 @@ class AsyncProducer:
 
     `group` is the name of all producers that send for one purpose. `namesrv` is "host:port",
     several joined by ";" or as a list; without it the environment's NAMESRV_ADDR is used. `retries`
-    counts further attempts after the first, on other brokers where there are any. Bodies from
+    counts further attempts after the first, on other brokers where there are any; one attempt takes
+    at most `attempt_timeout_s` (None: all the time of the call). Bodies from
     `compress_over_bytes` on are compressed. `check`, a plain or async function of a message,
     answers a broker that checks back on an open transaction: True, False, or None for later.
 
@@ -78,19 +83,20 @@ class AsyncProducer:
     async def start(self) -> None:
         """Get ready to send; does not wait for a server.
 
-        The log has a warning soon where no name server answers or knows a broker.
+        The log has a warning soon where no name server answers or knows a broker. Raises
+        ClientError when the producer is started already.
         """
-        if self._session is None:
-            session = ClientSession(self._client_options, clock_of_running_loop())
-            session.register_producer(self._options.group)
-            session.start()
-            group = self._options.group
-            session.background.spawn(session.warn_unless_routed(group), name="name servers")
-            self._session = session
-            self._now = asyncio.get_running_loop().time
-            self.pipeline = SendPipeline(session, self._options)
-            self._transactions = ProducerTransactions(self.pipeline, self._options)
-            self._request_reply = RequestReply(self.pipeline, self._options)
+        require_not_started(self._session, "producer")
+        session = ClientSession(self._client_options, clock_of_running_loop())
+        session.register_producer(self._options.group)
+        session.start()
+        group = self._options.group
+        session.background.spawn(session.warn_unless_routed(group), name="name servers")
+        self._session = session
+        self._now = asyncio.get_running_loop().time
+        self.pipeline = SendPipeline(session, self._options)
+        self._transactions = ProducerTransactions(self.pipeline, self._options)
+        self._request_reply = RequestReply(self.pipeline, self._options)
 
     async def stop(self) -> None:
         """Wait for the sends begun with send_async, then close all connections."""

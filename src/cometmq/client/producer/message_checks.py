@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cometmq.errors import ClientError, InvalidMessage
 from cometmq.model.message import RESERVED_PROPERTIES, Message
 from cometmq.model.topic import RETRY_PREFIX, SEND_FORBIDDEN_TOPICS
+from cometmq.rules.filters.tag_expressions import is_unnameable
 from cometmq.rules.name_validation import topic_name_problem
 
 if TYPE_CHECKING:
@@ -77,11 +78,27 @@ def check_message(message: Message, body_bytes_max: int) -> None:
     _check_number("delay_level", message.delay_level, 0, 1_000_000)
     _check_due(message.due, message.delay_level)
     _check_flag("wait_store_ok", message.wait_store_ok)
+    _check_names(message)
+
+
+def _check_names(message: Message) -> None:
+    """Check the tag and the keys, by which messages are found."""
     for name, text in (("tags", message.tags), ("sharding_key", message.sharding_key)):
         if text is not None:
             _check_text(name, text)
+    if message.tags is not None:
+        check_tag(message.tags)
     if message.keys:
         _check_text("keys", message.keys)
+
+
+def check_tag(tag: str) -> None:
+    """Raise InvalidMessage for a tag that no expression of any client can name."""
+    if is_unnameable(tag):
+        raise InvalidMessage(
+            f"the tag {tag!r} is one that nobody can subscribe to: in expressions '||' parts tags, "
+            "blanks around them are dropped, and '*' means all"
+        )
 
 
 def check_timeout(timeout_s: object) -> None:

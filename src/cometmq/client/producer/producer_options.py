@@ -21,6 +21,7 @@ from cometmq.client.session.client_options import (
     check_group,
     check_names,
     check_range,
+    check_seconds,
     check_type,
     client_options,
 )
@@ -45,6 +46,7 @@ class ProducerOptions:
 
     group: str
     retries: int = 2
+    attempt_timeout_s: float | None = None
     compress_over_bytes: int = 4096
     compress_level: int = 5
     body_bytes_max: int = 4 * 1024 * 1024
@@ -63,6 +65,8 @@ class ProducerOptions:
         """Refuse what RocketMQ's producers refuse."""
         check_group(self.group)
         check_range("retries", self.retries, 0, 1000)
+        if self.attempt_timeout_s is not None:
+            check_seconds("attempt_timeout_s", self.attempt_timeout_s)
         check_range("compress_over_bytes", self.compress_over_bytes, 0, 1 << 30)
         check_range("compress_level", self.compress_level, 0, 9)
         check_range("body_bytes_max", self.body_bytes_max, 1, 1 << 30)
@@ -82,6 +86,7 @@ class ProducerSettings(ClientSettings, total=False):
     """The settings that a producer takes by name."""
 
     retries: int
+    attempt_timeout_s: float | None
     compress_over_bytes: int
     compress_level: int
     body_bytes_max: int

@@ -73,8 +73,9 @@ class RetryingSender:
     ) -> SendResult:
         """Send one message to the queue that `choose` returns.
 
-        One attempt is bounded by `attempt_s`, all together by `deadline` (the loop's time).
-        `failed` is an attempt that was made already. Raises the error of the last attempt.
+        One attempt is bounded by `attempt_s` (None: the producer's `attempt_timeout_s`), all
+        together by `deadline` (the loop's time). `failed` is an attempt that was made already.
+        Raises the error of the last attempt, which names that of the first.
         """
         result: SendResult = await self._retry(
             message.topic,
@@ -157,7 +158,9 @@ class RetryingSender:
         failed: FailedAttempt | None = None,
     ) -> T:
         failures, failed_broker = 0, None
+        attempt_s = attempt_s or self.options.attempt_timeout_s
         unsafe: T | None = None
+        first: CometError | None = None
         while True:
             queue = None
             try:
@@ -174,7 +177,8 @@ class RetryingSender:
                     return found
                 unsafe, failures = found, failures + 1
             except CometError as error:
-                failures += 1
+                failures, first = failures + 1, first or error
+                error.note_first(first)
                 if queue is None:
                     self._statistics.of(UNROUTED).failed += 1
                 if unsafe is not None:  # it was stored once: a failed second copy is no error

@@ -8,6 +8,7 @@ to what the slow path would have sent, except for the order of the properties. O
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
 from functools import partial
@@ -19,6 +20,7 @@ from cometmq.client.producer.message_checks import check_topic
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
+from cometmq.rules.filters.tag_expressions import is_unnameable
 from cometmq.wire.templates.send_request import (
     SendRequestTemplate,
     SignedSendRequestTemplate,
@@ -26,7 +28,6 @@ from cometmq.wire.templates.send_request import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from cometmq.client.producer.producer_options import ProducerOptions
@@ -112,8 +113,8 @@ class SendFastPath:
     """Sends the plain messages of one producer."""
 
     __slots__ = (
-        "_batch_tails", "_body_below", "_born_ms", "_frame_max", "_now_ms", "_options", "_routes",
-        "_selector", "_session", "_statistics", "_tails", "_take_key",
+        "_attempt_s", "_batch_tails", "_body_below", "_born_ms", "_frame_max", "_now_ms",
+        "_options", "_routes", "_selector", "_session", "_statistics", "_tails", "_take_key",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +129,7 @@ class SendFastPath:
         self._selector = selector
         self._options = options
         self._body_below = min(options.compress_over_bytes, options.body_bytes_max + 1)
+        self._attempt_s = options.attempt_timeout_s
         self._frame_max = min(FRAME_BYTES_MAX, options.body_bytes_max)
         client = session.options
         is_off = (
@@ -201,6 +203,8 @@ class SendFastPath:
         msg_id = self._take_key(born_ms)
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
         frame = target.fill(opaque, born_ms, msg_id.encode(), tail, message.body)
+        if self._attempt_s is not None:
+            deadline = self._of_one_attempt(deadline)
         return channel.send_frame(opaque, frame, deadline), target, msg_id, born_ms
 
     def targets_for(self, messages: list[Message]) -> list[QueueTarget] | None:
@@ -261,7 +265,13 @@ class SendFastPath:
         body = batch_body(bodies, keys, self._batch_tail(messages[0].tags) or b"")
         channel.opaque = opaque = (channel.opaque + 1) & 0x7FFFFFFF
         frame = target.batch_form.pieces(opaque, born_ms, keys[0], _WAIT, body)
+        if self._attempt_s is not None:
+            deadline = self._of_one_attempt(deadline)
         return channel.send_frame(opaque, frame, deadline), target, ids, born_ms
+
+    def _of_one_attempt(self, deadline: float) -> float:
+        """The end of an attempt that begins now, of a call that ends at `deadline`."""
+        return min(deadline, asyncio.get_running_loop().time() + (self._attempt_s or 0.0))
 
     def _tail(self, message: Message) -> bytes | None:
         """The properties after UNIQ_KEY as the header has them; None: use the slow path."""
@@ -275,6 +285,8 @@ class SendFastPath:
     def _tail_with(self, tags: str | None) -> bytes | None:
         tail = self._tails.get(tags)
         if tail is None:
+            if tags is not None and is_unnameable(tags):
+                return None  # which the slow path refuses
             tail = _WAIT if tags is None else _with(_WAIT, b"TAGS", tags)
             if tail is not None:
                 if len(self._tails) >= TAGS_MAX:

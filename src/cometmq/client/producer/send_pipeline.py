@@ -50,6 +50,8 @@ class SendPipeline:
     def __init__(self, session: ClientSession, options: ProducerOptions) -> None:
         self.session = session
         self._options = options
+        self.attempt_s = options.attempt_timeout_s
+        """How long one attempt may take; None: as long as the call."""
         self._now = asyncio.get_running_loop().time
         tracker = None if options.latency_fault == "off" else LatencyTracker(session, options)
         self.queue_selector = selector = QueueSelector(

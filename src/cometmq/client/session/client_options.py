@@ -83,6 +83,8 @@ class ClientSettings(TypedDict, total=False):
     namesrv: str | Sequence[str] | None
     instance_name: str | None
     heartbeat_s: float
+    route_refresh_s: float
+    connect_timeout_s: float
     access_key: str | None
     secret_key: str | None
     security_token: str | None

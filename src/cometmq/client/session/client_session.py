@@ -17,7 +17,14 @@ from cometmq.client.session import client_identity as identity
 from cometmq.client.session.connections import Connections
 from cometmq.client.session.name_servers import NameServers
 from cometmq.client.session.routes import Routes
-from cometmq.errors import BrokerError, ConnectFailed, NotStarted, RemotingError, RemotingTimeout
+from cometmq.errors import (
+    BrokerError,
+    ClientError,
+    ConnectFailed,
+    NotStarted,
+    RemotingError,
+    RemotingTimeout,
+)
 from cometmq.net.address import split_address
 from cometmq.runtime.background import BackgroundTasks
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -212,6 +219,14 @@ async def before_deadline(deadline: float, work: Awaitable[T], what: str) -> T:
         if isinstance(error, RemotingTimeout):
             raise
         raise RemotingTimeout(f"{what} took all the time given for the call") from None
+
+
+def require_not_started(running: object, what: str) -> None:
+    """Raise ClientError for a second start."""
+    if running is not None:
+        raise ClientError(
+            f"this {what} is started already: 'with' starts it, and so does start(); do it once"
+        )
 
 
 def require_started(session: ClientSession | None, what: str) -> ClientSession:

@@ -37,6 +37,11 @@ def expression_problem(expression: str) -> str | None:
     return next((f"{tag!r} is no tag" for tag in tags if _NO_TAG.search(tag)), None)
 
 
+def is_unnameable(tag: str) -> bool:
+    """Whether no tag expression takes messages with this tag without taking all others."""
+    return tag == ALL or split_expression(tag) != (tag,)
+
+
 def is_tag_type(expression_type: str | None) -> bool:
     """Whether a subscription of this type is one of tags (None and "" mean TAG)."""
     return (expression_type or "").upper() in TAG_EXPRESSIONS
