@@ -370,7 +370,7 @@ FREE = {
 """What needs no client."""
 ASKED_WITHOUT = {"clusters", "groups", "producers", "name_server_config", "dead_letters"}
 COLOURS = [
-    (Producer, AsyncProducer, PRODUCER, {"transaction", "start", "stop"}),
+    (Producer, AsyncProducer, PRODUCER, {"transaction", "start", "stop", "stats"}),
     (
         PushConsumer,
         AsyncPushConsumer,
