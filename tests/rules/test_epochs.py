@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.model.replication import FIRST_EPOCH, Epoch
-from cometmq.rules.epochs import common_end, first_unknown, is_newer, within
+from cometmq.rules.epochs import common_end, first_unknown, id_to_take, is_newer, within
 
 SECOND = Epoch(2, 100, "a", 1)
 OTHER_SECOND = Epoch(2, 80, "b", 2)
@@ -30,6 +30,13 @@ def test_of_two_epochs_with_one_number_all_agree_which_is_the_newer() -> None:
     assert is_newer((*mine, THIRD), theirs)
     assert first_unknown(mine, theirs) == OTHER_SECOND
     assert first_unknown((FIRST_EPOCH,), (*mine, THIRD)) == SECOND
+
+
+def test_a_former_master_takes_an_id_that_is_not_the_masters() -> None:
+    again = Epoch(3, 90, "d", 0)  # of a broker that was the master already
+    assert id_to_take((FIRST_EPOCH,), (FIRST_EPOCH, OTHER_SECOND, THIRD)) == 2
+    assert id_to_take((FIRST_EPOCH, OTHER_SECOND), (FIRST_EPOCH, again)) == 2
+    assert id_to_take((FIRST_EPOCH,), (FIRST_EPOCH, again)) == 1
 
 
 def test_an_epoch_begins_at_the_end_of_a_log_that_lost_its_beginning() -> None:

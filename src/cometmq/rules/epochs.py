@@ -38,6 +38,17 @@ def first_unknown(mine: Sequence[Epoch], theirs: Sequence[Epoch]) -> Epoch:
     return next(each for each in theirs if each.id not in known)
 
 
+def id_to_take(mine: Sequence[Epoch], theirs: Sequence[Epoch]) -> int:
+    """The brokerId that a former master takes: the one that its successor gave up.
+
+    A successor that was a master already gave none up: then the one that this broker had before its
+    own promotion, or 1.
+    """
+    known = {each.id for each in theirs}
+    own = [each.former_broker_id for each in mine if each.id not in known]
+    return next((each for each in (first_unknown(mine, theirs).former_broker_id, *own) if each), 1)
+
+
 def within(epochs: Sequence[Epoch], log_end: int) -> tuple[Epoch, ...]:
     """The epochs of a master whose log ends here: a power cut may have taken where one began."""
     return tuple(each._replace(start=min(each.start, log_end)) for each in epochs)

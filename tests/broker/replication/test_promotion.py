@@ -116,6 +116,32 @@ def test_a_master_that_runs_on_steps_down_once_it_hears_of_a_promotion() -> None
     run(scenario())
 
 
+def test_a_promoted_slave_that_meets_a_newer_epoch_of_the_first_master_is_a_slave_again() -> None:
+    async def scenario() -> None:
+        disk, other = new_disk(), new_disk()
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, disk, other)
+            await master.stop()
+            await (await brokers.admin()).promote(slave.broker.address)
+            assert await send(slave, b"lost") == [0]
+            await slave.stop()
+            master = await brokers.serve(disk, **MASTER_AT)
+            client = await master.client()
+            addr = master.broker.address
+            again = {"masterAddress": addr, "masterEpoch": "3", "masterBrokerId": "0"}
+            said = await client.call(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, **again)
+            assert said.code == ResponseCode.SUCCESS
+            await until(lambda: master.broker.epochs.kept.epochs[-1].number == 3)
+            slave = await brokers.serve(other, **SLAVE_AT)
+            await until(lambda: not slave.is_master)
+            assert slave.broker.settings.broker_id == 1
+            assert await send(master, b"3") == [0]
+            await until(lambda: log_of(master) == log_of(slave))
+            assert unreplicated(other) == [[b"lost"]]
+
+    run(scenario())
+
+
 def test_a_fenced_sync_master_answers_12_and_never_ok() -> None:
     async def scenario() -> None:
         disk, other = new_disk(), new_disk()

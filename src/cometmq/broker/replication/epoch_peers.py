@@ -16,7 +16,7 @@ from cometmq.broker.replication.epoch_keeper import RoleChange
 from cometmq.broker.replication.log_follower import HistoryDiffers
 from cometmq.errors import BrokerError, CometError, StoreError
 from cometmq.model.replication import FIRST_EPOCH
-from cometmq.rules.epochs import common_end, first_unknown, is_newer
+from cometmq.rules.epochs import common_end, id_to_take, is_newer
 from cometmq.wire.bodies.epochs import decode_epoch_status
 from cometmq.wire.bodies.route import decode_member_group
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -81,7 +81,7 @@ class EpochPeers:
                 return RoleChange(
                     f"a broker was promoted to master in epoch {theirs.epochs[-1].number}, says "
                     f"{addr}, and this one is of epoch {mine[-1].number}: it becomes a slave",
-                    broker_id=first_unknown(mine, theirs.epochs).former_broker_id,
+                    broker_id=id_to_take(mine, theirs.epochs),
                 )
             if theirs.is_master and theirs.epochs != mine:
                 await self._tell(addr, own_addr, mine[-1].number)
