@@ -116,7 +116,7 @@ BODIES = {
     "__aexit__": "self.stop()",
 }
 """Bodies of methods that are not one call over the bridge."""
-DIRECT = ("subscribe",)
+DIRECT = ("subscribe", "handler")
 """Methods that only prepare the start, so they need no loop."""
 IMPORTS = {
     "BlockingBridge": "cometmq.client.blocking.bridge",

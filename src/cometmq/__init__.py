@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
     from cometmq.client.producer.async_producer import AsyncProducer
     from cometmq.client.producer.queue_selector import by_hash
+    from cometmq.client.typed_topic import Received, Topic
     from cometmq.errors import (
         BrokerError,
         ClientError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         RouteNotFound,
         SettingsError,
         TopicExists,
+        ValueNotDecoded,
         WouldHideMessages,
     )
     from cometmq.model.message import Message, MessageExt
@@ -89,6 +91,7 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "Received",
     "RemotingError",
     "RemotingTimeout",
     "RepairTable",
@@ -98,9 +101,11 @@ __all__ = [
     "SendStatus",
     "SettingsError",
     "TableSink",
+    "Topic",
     "TopicExists",
     "TransactionResult",
     "TransactionState",
+    "ValueNotDecoded",
     "WouldHideMessages",
     "by_hash",
 ]
@@ -143,7 +148,10 @@ _HOMES = {
     "SendResult": "model.results",
     "SendStatus": "model.results",
     "SettingsError": "errors",
+    "Received": "client.typed_topic",
+    "Topic": "client.typed_topic",
     "TopicExists": "errors",
+    "ValueNotDecoded": "errors",
     "WouldHideMessages": "errors",
     "TransactionResult": "model.results",
     "TransactionState": "model.results",

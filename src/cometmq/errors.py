@@ -16,7 +16,9 @@ CometError
 ├── ClientError            misuse or state of a client
 │   ├── NotStarted             before start and after stop
 │   │   └── ClientStopped      (also a RemotingError) stopped while the call was under way
-│   ├── RouteNotFound, InvalidMessage, BadFilter
+│   ├── RouteNotFound, BadFilter
+│   ├── InvalidMessage
+│   │   └── ValueNotDecoded    a received body is no value of its topic
 │   ├── PartlySent             some of many messages could not be sent
 │   ├── AccessDenied       a server does not permit it: the keys, or a topic's permission
 │   ├── BrokerAway         a broker whose queues must be read cannot be asked
@@ -201,6 +203,15 @@ class BrokerAway(ClientError):
 
 class InvalidMessage(ClientError):
     """The message breaks RocketMQ's rules for topic, body or properties."""
+
+
+class ValueNotDecoded(InvalidMessage):
+    """The body of a message that was received cannot be read as a value of its topic.
+
+    `done` says how many messages of its batch, from the first on, were handled before it.
+    """
+
+    done = 0
 
 
 class BadFilter(ClientError):

@@ -53,6 +53,7 @@ BROAD_EXCEPT = {
     "client/middleware/hook_calls.py": "a hook that only watches changes nothing by its errors",
     "client/middleware/send_hooks.py": "each error of a send is reported to hooks, and raised on",
     "client/middleware/handler_hooks.py": "each error of a handler likewise",
+    "client/typed_topic.py": "a serializer of the user's: its message cannot be sent, or fails",
     "monitoring/http_server.py": "whatever fails while an answer is made becomes a status of 500",
     "net/channel.py": "any error of whoever reads an answer is raised where it is waited for",
     "net/dispatcher.py": "any error of a handler becomes one SYSTEM_ERROR",

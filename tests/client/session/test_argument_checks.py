@@ -370,12 +370,27 @@ FREE = {
 """What needs no client."""
 ASKED_WITHOUT = {"clusters", "groups", "producers", "name_server_config", "dead_letters"}
 COLOURS = [
-    (Producer, AsyncProducer, PRODUCER, {"transaction", "start", "stop", "stats"}),
+    (
+        Producer,
+        AsyncProducer,
+        PRODUCER,
+        {"transaction", "start", "stop", "stats", "metric_samples"},
+    ),
     (
         PushConsumer,
         AsyncPushConsumer,
         PUSH,
-        {"start", "run", "stop", "stop_soon", "pause", "resume", "stats"},
+        {
+            "start",
+            "run",
+            "stop",
+            "stop_soon",
+            "pause",
+            "resume",
+            "stats",
+            "metric_samples",
+            "handler",
+        },
     ),
     (LitePullConsumer, AsyncLitePullConsumer, {**LITE, **LITE_UNSTARTED}, {"start", "stop"}),
     (

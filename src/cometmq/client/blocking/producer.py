@@ -13,7 +13,7 @@ from cometmq.client.blocking.producer_base import send, send_in_transaction
 from cometmq.client.producer.async_producer import AsyncProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Self, Unpack
@@ -164,12 +164,20 @@ class Producer:
         """
         return self._bridge.call(self._inner.request(message, timeout_s))
 
-    def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
+    def reply(
+        self,
+        request: MessageExt,
+        body: bytes,
+        timeout_s: float = 3.0,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> SendResult:
         """Answer a message that was sent with `request`; called in its consumer.
 
-        Raises InvalidMessage when it is no request, BrokerError when the requesting client is gone.
+        `properties` are those of the reply. Raises InvalidMessage when it is no request,
+        BrokerError when the requesting client is gone.
         """
-        return self._bridge.call(self._inner.reply(request, body, timeout_s))
+        return self._bridge.call(self._inner.reply(request, body, timeout_s, properties=properties))
 
     def recall(self, topic: str, handle: str, timeout_s: float = 3.0) -> str:
         """Take back a message at a time of its own that is not due yet; returns its msg_id.

@@ -13,10 +13,11 @@ from cometmq.client.blocking.consumer_wait import wait
 from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self, Unpack
 
     from cometmq.client.consumer.push_options import PushSettings
-    from cometmq.client.handling.handler_call import Handler
+    from cometmq.client.handling.handler_call import AnyHandler, Handler
     from cometmq.metrics.registry import Sample
     from cometmq.model.consumer_stats import ConsumerStats
     from cometmq.model.queue import MessageQueue
@@ -89,6 +90,19 @@ class PushConsumer:
         type of exception (see `OnFailure`); None means the consumer's own `on_failure`.
         """
         self._inner.subscribe(topic, expression, handler, on_failure=on_failure)
+
+    def handler(
+        self,
+        topic: str,
+        expression: str | MessageSelector = "*",
+        *,
+        on_failure: FailurePolicy | Policies | None = None,
+    ) -> Callable[[AnyHandler], AnyHandler]:
+        """Subscribe the function below it, as in `@consumer.handler("orders", "PAID")`.
+
+        The function stays as it is; all else is as with `subscribe`.
+        """
+        return self._inner.handler(topic, expression, on_failure=on_failure)
 
     def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.

@@ -30,10 +30,11 @@ from cometmq.rules.failures.failure_policy import policies
 from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
     from cometmq.client.consumer.push_options import PushSettings
-    from cometmq.client.handling.handler_call import Handler
+    from cometmq.client.handling.handler_call import AnyHandler, Handler
     from cometmq.metrics.registry import Sample
     from cometmq.model.queue import MessageQueue
     from cometmq.model.results import BlockedQueue
@@ -125,6 +126,24 @@ class AsyncPushConsumer:
         checked = policies(on_failure, may_park=self._options.is_by_key)
         known = self._namespace.wrap_policies(checked)
         self._subscriptions.add(self._namespace.wrap(topic), selector, handler, known)
+
+    def handler(
+        self,
+        topic: str,
+        expression: str | MessageSelector = "*",
+        *,
+        on_failure: FailurePolicy | Policies | None = None,
+    ) -> Callable[[AnyHandler], AnyHandler]:
+        """Subscribe the function below it, as in `@consumer.handler("orders", "PAID")`.
+
+        The function stays as it is; all else is as with `subscribe`.
+        """
+
+        def subscribe(handler: AnyHandler) -> AnyHandler:
+            self.subscribe(topic, expression, handler, on_failure=on_failure)
+            return handler
+
+        return subscribe
 
     async def start(self) -> None:
         """Join the group and begin to receive. Waits for nothing: brokers may come later.

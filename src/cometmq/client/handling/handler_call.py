@@ -15,10 +15,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from inspect import iscoroutinefunction
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cometmq.client.session.client_options import check_seconds
-from cometmq.errors import InvalidMessage, SettingsError
+from cometmq.errors import InvalidMessage, SettingsError, ValueNotDecoded
 from cometmq.model.message import MessageExt
 from cometmq.model.results import ConsumeStatus
 from cometmq.rules.failures.retry_policy import SUSPEND_MS_MIN, dead_letter_reason
@@ -30,6 +30,7 @@ SyncHandler = Callable[[list[MessageExt]], HandlerStatus]
 AsyncHandler = Callable[[list[MessageExt]], Awaitable[HandlerStatus]]
 Handler = SyncHandler | AsyncHandler
 """What `subscribe` takes: a plain or async function of a list of messages, oldest first."""
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
 class RetryLater(Exception):
@@ -73,6 +74,14 @@ class RetryLater(Exception):
 
 class NotHandled(Exception):
     """Raised in place of a call of the handler: a failure of its messages that is not its own."""
+
+
+class PartlyHandled(Exception):
+    """The error of one message of a batch, whose first `done` messages are done."""
+
+    def __init__(self, done: int, error: Exception) -> None:
+        self.done, self.error = done, error
+        super().__init__(str(error))
 
 
 class HandlerOutcome(NamedTuple):
@@ -201,16 +210,41 @@ def _failure(error: BaseException, messages: Sequence[MessageExt]) -> HandlerOut
         return HandlerOutcome(
             False, _text_of(error), suspend_ms=SUSPEND_MS_MIN, error=error, is_handlers=False
         )
-    first = messages[0]
+    done = 0
+    if isinstance(error, PartlyHandled):
+        done, error = min(error.done, len(messages)), error.error
+        reason = dead_letter_reason(type(error).__name__, _text_of(error))
+    if isinstance(error, ValueNotDecoded):
+        return _unreadable_value(error, reason, messages)
+    first = messages[done]
     log.warning(
         "the handler failed on %d message(s) of %s, the first at offset %d: %s",
-        len(messages),
+        len(messages) - done,
         first.message_queue,
         first.queue_offset,
         reason,
         exc_info=error,
     )
-    return HandlerOutcome(is_done=False, reason=reason, error=error)
+    return HandlerOutcome(is_done=False, reason=reason, error=error, done_count=done)
+
+
+def _unreadable_value(
+    error: ValueNotDecoded, reason: str, messages: Sequence[MessageExt]
+) -> HandlerOutcome:
+    """The failure of a message that is no value of its topic.
+
+    By itself no further attempt can help it; others of its batch have done nothing wrong.
+    """
+    done = min(error.done, len(messages))
+    log.warning("%s", error)
+    return HandlerOutcome(
+        is_done=False,
+        reason=reason,
+        done_count=done,
+        error=error,
+        is_handlers=False,
+        is_damaged=len(messages) - done == 1,
+    )
 
 
 def call_key_function(key: Callable[[MessageExt], Hashable], message: MessageExt) -> Hashable:

@@ -36,7 +36,7 @@ from cometmq.model.results import TransactionResult, TransactionState
 from cometmq.runtime.loop_clock import clock_of_running_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from cometmq.client.producer.producer_options import ProducerSettings, TransactionVerdict
     from cometmq.client.producer.queue_selector import SelectQueue
@@ -277,14 +277,22 @@ class AsyncProducer:
         checks.check_timeout(timeout_s)
         return await self._request_reply.request(message, timeout_s)
 
-    async def reply(self, request: MessageExt, body: bytes, timeout_s: float = 3.0) -> SendResult:
+    async def reply(
+        self,
+        request: MessageExt,
+        body: bytes,
+        timeout_s: float = 3.0,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> SendResult:
         """Answer a message that was sent with `request`; called in its consumer.
 
-        Raises InvalidMessage when it is no request, BrokerError when the requesting client is gone.
+        `properties` are those of the reply. Raises InvalidMessage when it is no request,
+        BrokerError when the requesting client is gone.
         """
         require_started(self._session, "producer")
         checks.check_timeout(timeout_s)
-        return await self._request_reply.reply(request, body, timeout_s)
+        return await self._request_reply.reply(request, body, timeout_s, properties)
 
     async def recall(self, topic: str, handle: str, timeout_s: float = 3.0) -> str:
         """Take back a message at a time of its own that is not due yet; returns its msg_id.

@@ -28,6 +28,8 @@ from cometmq.wire.headers.send import ReplyMessageRequestHeader
 from cometmq.wire.records import sysflag
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.model.queue import MessageQueue
@@ -89,7 +91,13 @@ class RequestReply:
         finally:
             self._pending.pop(correlation_id, None)
 
-    async def reply(self, asked: MessageExt, body: bytes, timeout_s: float) -> SendResult:
+    async def reply(
+        self,
+        asked: MessageExt,
+        body: bytes,
+        timeout_s: float,
+        properties: Mapping[str, str] | None = None,
+    ) -> SendResult:
         """Send the reply to a message through the broker it came from."""
         if not isinstance(asked, MessageExt):
             raise InvalidMessage(
@@ -108,7 +116,7 @@ class RequestReply:
             Property.REPLY_TO_CLIENT: client,
             Property.TTL: found.get(Property.TTL, ""),
         }
-        message = Message(cluster + REPLY_TOPIC_SUFFIX, body)
+        message = Message(cluster + REPLY_TOPIC_SUFFIX, body, properties=properties)
         now_ms = self._session.clock.now_ms()
         msg_id = self._session.uniq_keys.next_key(now_ms)
 
