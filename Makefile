@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench versus powercut soak failover mutants why interop pages
+.PHONY: help setup demo test check bench versus powercut soak failover mutants why interop pages docs
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -46,5 +46,8 @@ why: setup ## plant each cause of a slow group, pairs of them and changes, and j
 interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
+docs: setup ## write the reference of the public API as HTML to var/api; a link that leads nowhere fails
+	@$(BIN)/python scripts/api_reference.py $(ARGS)
+
 pages: setup ## write what is generated: settings, request codes, reference, blocking clients
-	@for page in settings_page codes_page reference_pages testing_page blocking_faces; do $(BIN)/python scripts/$$page.py || exit 1; done
+	@for page in settings_page client_settings_page codes_page reference_pages testing_page blocking_faces; do $(BIN)/python scripts/$$page.py || exit 1; done

@@ -36,6 +36,8 @@ PAGES = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("docs/**/*.md"))
 )
 PAGES_WITH_NAMES_OF_OTHERS = (
+    "docs/guide/from-kafka.md",
+    "docs/guide/from-rocketmq-client-python.md",
     "docs/java-map.md",
     "docs/design/apache-side-by-side.md",
     "docs/design/other-suites.md",

@@ -10,7 +10,9 @@ from cometmq.settings.keys import key_of
 from cometmq.wire.codes import RequestCode
 
 
-@pytest.mark.parametrize("name", ["codes_page", "settings_page", "testing_page"])
+@pytest.mark.parametrize(
+    "name", ["client_settings_page", "codes_page", "settings_page", "testing_page"]
+)
 def test_a_written_page_is_fresh(writer_of, name):
     writer = writer_of(name)
     kept = writer.PAGE.read_text(encoding="utf-8")
