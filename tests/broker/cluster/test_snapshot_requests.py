@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -190,3 +191,31 @@ def test_a_broker_that_does_not_answer_is_named_as_such(tmp_path: Path) -> None:
             other.release()
 
     run(scenario())
+
+
+def test_a_log_in_another_place_and_timers_are_in_the_copy(tmp_path: Path) -> None:
+    store, log, target = tmp_path / "store", tmp_path / "log", tmp_path / "copy"
+    elsewhere = replace(SMALL, store_path_commit_log=str(log))
+    due_ms = int(time.time() * 1000) + 1_000_000
+
+    async def take() -> None:
+        async with running(store, elsewhere) as harness:
+            client = await harness.client()
+            await fill(client, "Orders", 150)
+            answer = await client.send(
+                "Later", b"due", properties={"TIMER_DELIVER_MS": str(due_ms)}
+            )
+            assert answer.code == 0, answer.remark
+            done = await asyncio.to_thread(snapshot(store, target).run)
+            assert done.log_end == harness.broker.store.max_phy_offset
+        assert not (store / "commitlog").exists()
+
+    async def look() -> None:
+        async with running(target, SMALL) as harness:
+            assert len(await bodies(await harness.client(), "Orders")) == 150
+            async with asyncio.timeout(20):  # those behind the checkpoint are taken in again
+                while harness.broker.state.timers.waiting != 1:
+                    await asyncio.sleep(0.01)
+
+    run(take())
+    run(look())
