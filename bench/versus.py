@@ -1,7 +1,8 @@
 """The broker beside Apache RocketMQ, Redis streams, NATS JetStream and a bare echo: `make versus`.
 
     python bench/versus.py                    all parts, about 45 minutes
-    python bench/versus.py --only bursts      one part: bursts, sustained, flushed, pulls, footprint
+    python bench/versus.py --only bursts      one part (bursts, sustained, flushed, pulls, clients,
+                                              footprint)
     python bench/versus.py --seconds 5        how long a sustained round lasts (60)
     python bench/versus.py --write            also writes docs/performance.md
 
@@ -20,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -30,6 +32,7 @@ from statistics import median
 
 import peers
 import performance_page
+import versus_clients
 from apache import ANYWHERE, CACHE, apache
 from run import machine
 from servers import HERE, Server, broker, compiled, echo, measure, program, until_idle
@@ -38,6 +41,7 @@ RESULTS = HERE / "results" / "versus.json"
 SHAPES = ((64, 1), (1, 64), (16, 16))
 WARM_UP = {"connections": 16, "window": 4, "body": 128, "keys": 1, "topic": "warm"}
 ROUNDS, BURST_S, JAVA_WARM_S = 5, 3.0, 15.0
+CLIENT_ROUNDS, CLIENT_S = 3, 8.0
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
 Made = Callable[[], AbstractContextManager[Server]]
 
@@ -72,27 +76,40 @@ class Row:
         self.cpu_us.append(raw["server_cpu_s"] / count * 1e6)
         self.generator_share.append(raw["own_cpu_s"] / wall)
 
+    def add_clients(self, raw: dict[str, float]) -> None:
+        """Take what one round of a client found; the CPU is the client's."""
+        if not raw["messages"]:
+            sys.exit(f"versus: {self.work} on {self.server}: no message went through")
+        self.rates.append(raw["messages"] / raw["seconds"])
+        self.p50_ms.append(raw["p50_ms"])
+        self.p99_ms.append(raw["p99_ms"])
+        self.cpu_us.append(raw["cpu_s"] / raw["messages"] * 1e6)
+        self.generator_share.append(0.0)
+
 
 class Contest:
     """Servers that are measured in turns; only the one whose turn it is runs."""
 
-    def __init__(self, part: str, servers: list[Server]) -> None:
-        self.part, self.servers, self.rows = part, servers, []
-        for server in servers:
-            os.kill(server.pid, signal.SIGSTOP)
+    def __init__(self, part: str, servers: list[Server], *, stops: bool) -> None:
+        self.part, self.servers, self.rows, self._stops = part, servers, [], stops
+        self._signal(signal.SIGSTOP, *servers)
 
     def close(self) -> None:
-        for server in self.servers:
-            os.kill(server.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT, *self.servers)
 
     @contextmanager
     def turn(self, server: Server) -> Iterator[None]:
-        os.kill(server.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT, server)
         try:
             until_idle(server, 30)
             yield
         finally:
-            os.kill(server.pid, signal.SIGSTOP)
+            self._signal(signal.SIGSTOP, server)
+
+    def _signal(self, number: int, *servers: Server) -> None:
+        for server in servers:
+            if self._stops:
+                os.kill(server.pid, number)
 
     def warm_up(self) -> None:
         """Let each take messages for a while: a JVM compiles what it runs often."""
@@ -112,9 +129,13 @@ class Contest:
                     began = time.monotonic()
                     until_idle(server, 60)
                     row.behind_s = max(row.behind_s, time.monotonic() - began)
-        self.rows += rows.values()
-        told = ", ".join(f"{row.server} {row.rate / 1e3:.1f} k/s" for row in rows.values())
-        print(f"{self.part:<10} {work:<22} {told}", flush=True)
+        self.show(work, list(rows.values()))
+
+    def show(self, work: str, rows: list[Row]) -> None:
+        """Keep the rows of a shape, and print them."""
+        self.rows += rows
+        figures = ", ".join(f"{row.server} {row.rate / 1e3:.1f} k/s" for row in rows)
+        print(f"{self.part:<10} {work:<26} {figures}", flush=True)
 
 
 def ask(server: Server, **options: object) -> dict[str, float]:
@@ -154,13 +175,13 @@ def others(*, durable: bool) -> list[Made]:
     return found
 
 
-def contest(part: str, made: list[Made]) -> AbstractContextManager[Contest]:
-    """All servers of a part, started and warmed up."""
+def contest(part: str, made: list[Made], *, stops: bool = True) -> AbstractContextManager[Contest]:
+    """All servers of a part, started and warmed up; without `stops` they idle between turns."""
 
     @contextmanager
     def opened() -> Iterator[Contest]:
         with ExitStack() as stack:
-            found = Contest(part, [stack.enter_context(one()) for one in made])
+            found = Contest(part, [stack.enter_context(one()) for one in made], stops=stops)
             stack.callback(found.close)
             found.warm_up()
             yield found
@@ -220,6 +241,29 @@ def pulls(jars: Path, _seconds: float) -> list[Row]:
         return found.rows
 
 
+def clients(jars: Path, _seconds: float) -> list[Row]:
+    """Our client on our broker, Java's on Apache's: both share the cores with their broker."""
+    with (
+        tempfile.TemporaryDirectory(prefix="cometmq-versus-") as classes,
+        # a name server forgets a broker that is stopped
+        contest("clients", [ours, partial(theirs, jars)], stops=False) as found,
+    ):
+        versus_clients.compile_java(jars, Path(classes))
+        by_java = partial(versus_clients.run_java, jars=jars, classes=Path(classes))
+        for server in found.servers:
+            with found.turn(server):
+                ask(server, connections=16, window=16, body=128, keys=1, seconds=30, topic="filled")
+        for work in versus_clients.OURS:
+            rows = [Row("clients", work, server.name) for server in found.servers]
+            for _ in range(CLIENT_ROUNDS):
+                for row, server in zip(rows, found.servers, strict=True):
+                    with found.turn(server):
+                        run = versus_clients.run_ours if server.name == "CometMQ" else by_java
+                        row.add_clients(run(work, server.namesrv, CLIENT_S))
+            found.show(work, rows)
+        return found.rows
+
+
 def footprint(jars: Path, _seconds: float) -> list[Row]:
     """From start to ready, and the memory of a broker and its name server that do nothing."""
     rows = []
@@ -251,7 +295,7 @@ def _resident_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-PARTS = {one.__name__: one for one in (bursts, sustained, flushed, pulls, footprint)}
+PARTS = {one.__name__: one for one in (bursts, sustained, flushed, pulls, clients, footprint)}
 
 
 def keep(part: str, rows: list[Row], about: str) -> None:
