@@ -1,4 +1,4 @@
-"""What it takes to begin: the time of `cometmq --help`, what an import needs, and the size on disk."""
+"""What it takes to begin: the time of `cometmq --help`, what an import needs, the size on disk."""
 
 from __future__ import annotations
 

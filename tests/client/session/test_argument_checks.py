@@ -119,7 +119,12 @@ PRODUCER = {
     "request": ((message,), {"message": MESSAGE, "timeout_s": SECONDS}),
     "reply": (
         (asked, b"x"),
-        {"request": [*MESSAGE, message], "body": BODY, "timeout_s": SECONDS},
+        {
+            "request": [*MESSAGE, message],
+            "body": BODY,
+            "timeout_s": SECONDS,
+            "properties": [5, {"a": 1}, {"KEYS": "x"}],
+        },
     ),
     "queues": ((TOPIC,), {"topic": NAME}),
     "recall": ((TOPIC, "handle"), {"topic": NAME, "handle": TEXT, "timeout_s": SECONDS}),

@@ -193,8 +193,10 @@ def consume_from_of(consume_from: ConsumeFrom | str) -> ConsumeFrom:
     names = {name: one for one in ConsumeFrom for name in (one.name, one.value)}
     found = names.get(consume_from.upper()) if isinstance(consume_from, str) else None
     if found is None:
-        choices = ", ".join(f"ConsumeFrom.{one.name}" for one in ConsumeFrom)
-        raise SettingsError(f"consume_from is {consume_from!r}; it must be one of {choices}")
+        choices = ", ".join(f"{one.name.lower()!r}" for one in ConsumeFrom)
+        raise SettingsError(
+            f"consume_from is {consume_from!r}; it must be one of {choices}, or of ConsumeFrom"
+        )
     return found
 
 
