@@ -17,7 +17,13 @@ from cometmq.client.producer.async_producer import AsyncProducer
 from cometmq.client.session.client_options import check_seconds
 from cometmq.errors import NotStarted
 from cometmq.model.message import Message
-from taskiq import AckableMessage, AsyncBroker
+
+try:
+    from taskiq import AckableMessage, AsyncBroker
+except ModuleNotFoundError as error:
+    if error.name != "taskiq":
+        raise
+    raise ImportError("cometmq.taskiq needs Taskiq: pip install 'cometmq[taskiq]'") from error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
 from itertools import count
@@ -168,3 +170,13 @@ def test_a_broker_that_is_not_running_says_so(cluster: LocalCluster, topic: str)
         assert isinstance(caught.value.__cause__, NotStarted)
 
     run(scenario())
+
+
+def test_without_taskiq_the_import_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules.update(taskiq=None)\n"
+        "try: import cometmq.taskiq\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "cometmq.taskiq needs Taskiq: pip install 'cometmq[taskiq]'"
