@@ -99,7 +99,7 @@ def test_a_sync_master_has_its_copy_by_tls(
             context = found.ours.client(*(found.client if asks else ()))
             async with AsyncProducer("P", namesrv=names.address, tls=context) as producer:
                 for number in range(5):
-                    sent = await producer.send(Message("T", b"%d" % number))
+                    sent = await producer.send(Message("T", b"%d" % number), timeout_s=30.0)
                     assert sent.status.name == "SEND_OK"
             master, slave = brokers
             assert slave.store.max_phy_offset == master.store.max_phy_offset > 0
