@@ -105,6 +105,7 @@ class KeyStrategy:
         state = self._states.get(assigned)
         if state is None:
             return True
+        self._withdraw_runs(state)
         await assigned.wait_until_idle(timeout_s)
         for task in assigned.tasks:
             task.cancel()
@@ -237,6 +238,7 @@ class KeyStrategy:
         clock = asyncio.get_running_loop().time
         subscription = self._subscriptions.subscription_of(batch.messages[0].topic)
         run = KeyRun(state, batch, subscription, clock)
+        state.runs.add(run)
         assigned.in_flight += 1
         self._free_slots -= 1
         if subscription.is_async:
@@ -260,10 +262,24 @@ class KeyStrategy:
         self._end_run(run)
 
     def _end_run(self, run: KeyRun) -> None:
-        state, batch = run.state, run.batch
-        now = asyncio.get_running_loop().time()
         self._free_slots += 1
         assert self._free_slots <= self._slots, "a slot was freed twice"
+        if run in run.state.runs:
+            self._record_run(run)
+        self._fill_slots()
+
+    def _withdraw_runs(self, state: KeyQueueState) -> None:
+        """Release what only waits for a thread, which another queue's handler may keep for long.
+
+        The slots are free once a thread has come by.
+        """
+        for run in [each for each in state.runs if each.claim()]:
+            self._record_run(run)
+
+    def _record_run(self, run: KeyRun) -> None:
+        """Note what a run has done, and release its lane."""
+        state, batch, now = run.state, run.batch, asyncio.get_running_loop().time()
+        state.runs.remove(run)
         state.assigned.consumed_at = now
         topic, breaker = state.assigned.queue.topic, state.key_queue.breaker
         self._count(run, now)
@@ -281,7 +297,6 @@ class KeyStrategy:
             if batch.is_probe and not run.done:
                 breaker.cancel_probe()
                 self._wake_topic(topic)
-        self._fill_slots()
 
     def _count(self, run: KeyRun, now: float) -> None:
         run.report_to(self._report)

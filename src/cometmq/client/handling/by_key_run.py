@@ -48,6 +48,7 @@ class KeyQueueState:
         "key_queue",
         "parking",
         "run_messages",
+        "runs",
         "wake_timer",
         "written_at",
     )
@@ -67,6 +68,8 @@ class KeyQueueState:
         """When (loop time) the journal was written last."""
         self.run_messages = 1
         """How many messages the next run takes: about as many as the last one had time for."""
+        self.runs: set[KeyRun] = set()
+        """The runs that wait for a thread, or go on."""
         self.commit_lock = asyncio.Lock()
         self.committed_at = 0.0
         """When (loop time) the last commit began; 0: never."""
@@ -89,7 +92,7 @@ class KeyQueueState:
 class KeyRun(HandlerRun):
     """A run of one lane's messages, which also ends when an outage begins."""
 
-    __slots__ = ("batch", "state")
+    __slots__ = ("_unclaimed", "batch", "state")
 
     def __init__(
         self,
@@ -101,6 +104,27 @@ class KeyRun(HandlerRun):
         super().__init__(state.assigned, batch.messages, subscription, clock, _RUN_S)
         self.state = state
         self.batch = batch
+        self._unclaimed = [True]
+
+    def claim(self) -> bool:
+        """Whether nobody has claimed it: the thread that begins it, or the loop that withdraws it.
+
+        Thread-safe: one of them gets it.
+        """
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return False
+
+    def run(self, batch_size: int) -> None:
+        """Run a plain handler (in a thread), unless the run was withdrawn."""
+        if self.claim():
+            super().run(batch_size)
+
+    async def run_async(self, batch_size: int) -> None:
+        """Run an async handler, unless the run was withdrawn."""
+        if self.claim():
+            await super().run_async(batch_size)
 
     def _may_go_on(self, now: float, until: float) -> bool:
         is_held_back = self.state.key_queue.breaker.is_open and not self.batch.is_probe
