@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
 from broker.sockets import run, running
+from cometmq.broker.replication.role_file import RoleFile
 from cometmq.errors import NotAStore, StoreError, StoreLocked
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.settings.store import StoreSettings
 from cometmq.store.recovery.store_directory import StoreDirectory
+from cometmq.store.recovery.unreplicated import cut_log
 from cometmq.store.snapshots.snapshot_request import SnapshotFiles
 from cometmq.store.snapshots.store_snapshot import StoreSnapshot
 from cometmq.wire.codes import RequestCode
@@ -216,6 +220,108 @@ def test_a_log_in_another_place_and_timers_are_in_the_copy(tmp_path: Path) -> No
             async with asyncio.timeout(20):  # those behind the checkpoint are taken in again
                 while harness.broker.state.timers.waiting != 1:
                     await asyncio.sleep(0.01)
+
+    run(take())
+    run(look())
+
+
+def test_a_target_that_leads_into_the_store_is_refused(tmp_path: Path) -> None:
+    store, link, log = tmp_path / "store", tmp_path / "link", tmp_path / "log"
+    link.symlink_to(store)
+    elsewhere = replace(SMALL, store_path_commit_log=str(log))
+
+    async def scenario() -> None:
+        async with running(store, elsewhere) as harness:
+            await fill(await harness.client(), "Orders", 10)
+            for target in (link / "copy", tmp_path / "x" / ".." / "store" / "copy", log / "copy"):
+                with pytest.raises(StoreError, match="inside the store"):
+                    await asyncio.to_thread(snapshot(store, target).run)
+            with pytest.raises(StoreError, match="inside the store"):
+                await asyncio.to_thread(snapshot(link, store / "copy").run)
+            assert not any(log.glob("copy"))
+            assert not any(store.glob("copy"))
+
+    run(scenario())
+
+
+def test_a_stopped_store_whose_log_is_elsewhere_is_not_copied_without_it(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    elsewhere = replace(SMALL, store_path_commit_log=str(tmp_path / "log"))
+
+    async def put() -> None:
+        async with running(store, elsewhere) as harness:
+            await fill(await harness.client(), "Orders", 10)
+
+    run(put())
+    with pytest.raises(StoreError, match=r"holds no commit log; .* --commit-log"):
+        snapshot(store, tmp_path / "copy").run()
+    assert not (store / "commitlog").exists()
+    run(put())  # the store is free again
+
+
+def test_the_log_of_a_stopped_store_is_copied_once(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def put() -> None:
+        async with running(store, SMALL) as harness:
+            await fill(await harness.client(), "Orders", 50)
+
+    run(put())
+    whole = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+    assert snapshot(store, tmp_path / "copy").run().copied_bytes <= whole
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_broker_that_starts_again_amid_a_snapshot_is_waited_for(
+    tmp_path: Path, *, is_cut: bool
+) -> None:
+    """Also one that gets another role, for which its log is cut and written on."""
+    store, target, files = tmp_path / "store", tmp_path / "copy", SystemFiles()
+    source, was_stopped, again = StoreDirectory(files, store), Event(), Event()
+
+    def cut(log_end: int) -> None:
+        cut_log(files, source, SMALL.commit_log_file_bytes, log_end, "stamp")
+        role = RoleFile(store, files)
+        role.keep(role.kept._replace(promised=7))
+
+    async def take() -> None:
+        async with AsyncExitStack() as stack:
+            loop = asyncio.get_running_loop()
+            first = await stack.enter_async_context(running(store, SMALL))
+            client = await first.client()
+            await fill(client, "Orders", 30)
+            kept_end = first.broker.store.max_phy_offset
+            await fill(client, "More", 20)
+
+            async def start() -> None:
+                harness = await stack.enter_async_context(running(store, SMALL))
+                await fill(await harness.client(), "Late", 10)
+
+            def amid(_size: int) -> None:
+                if not was_stopped.is_set():
+                    was_stopped.set()
+                    asyncio.run_coroutine_threadsafe(first.broker.stop(), loop).result(30)
+
+            def wait(seconds: float) -> None:
+                time.sleep(seconds)
+                if was_stopped.is_set() and not again.is_set():  # the command has asked again
+                    if is_cut:
+                        cut(kept_end)
+                    again.set()
+                    asyncio.run_coroutine_threadsafe(start(), loop).result(30)
+
+            copying = StoreSnapshot(
+                files, SystemClock(), StoreDirectory(files, store), target, wait, amid
+            )
+            assert (await asyncio.to_thread(copying.run)).was_running
+            assert again.is_set()
+
+    async def look() -> None:
+        async with running(target, SMALL) as harness:
+            client = await harness.client()
+            assert len(await bodies(client, "Orders")) == 30
+            assert len(await bodies(client, "More")) == (0 if is_cut else 20)
+            assert len(await bodies(client, "Late")) == 10
 
     run(take())
     run(look())

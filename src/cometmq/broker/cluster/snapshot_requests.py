@@ -45,11 +45,7 @@ class SnapshotRequests:
             self._store.keeps_old_files = is_held
             verb = "is taken: old files stay" if is_held else "has ended: old files may go"
             log.info("a snapshot of the store %s %s", self._root, verb)
-        if request is None:
-            return
-        if not is_held:
-            self._files.clear()
-        elif request != self._answered:
+        if request is not None and is_held and request != self._answered:
             await self._answer(request)
 
     async def _answer(self, request: str) -> None:

@@ -66,15 +66,19 @@ class SnapshotFiles:
         self._write(_ANSWER, answer._asdict())
 
     def is_held(self) -> bool:
-        """The broker's side: whether the process that asks is still there."""
+        """The broker's side: whether the process that asks is still there.
+
+        Where it is gone, what it asked is deleted.
+        """
         lock = self._files.lock(self.lock_path)
         if lock is None:
             return True
+        self.clear()  # before the next one can take the lock and ask
         lock.release()
         return False
 
     def clear(self) -> None:
-        """Delete what was asked and answered; whoever holds the lock, or finds it free, may."""
+        """Delete what was asked and answered; whoever holds the lock may."""
         for name in (_REQUEST, _ANSWER):
             self._files.delete(self._root / name)
 

@@ -3,7 +3,8 @@
 First the log up to where it is then; then tables, checkpoint, queues and index; last what the log
 has got meanwhile, up to a byte that the broker names. So the log is never behind what refers to it,
 and the next start completes the queues as after a crash. Should files vanish or the marks of
-deleted topics change meanwhile, all but the log is copied again.
+deleted topics change meanwhile, all but the log is copied again; the log too, should the broker get
+another role, for which it may cut it.
 Invariant: until everything is durable the log has a name with which no broker starts.
 Java: none.
 """
@@ -87,17 +88,21 @@ class StoreSnapshot:
         self._refuse()
         hold = self._hold()
         try:
-            end = self._ask()
+            self._check_target()  # another snapshot may have been taken to it meanwhile
+            history, at = self._history(), self._ask()
+            self._check_target()  # now it is known where the log is
             self._check_room()
-            self._files.make_dir(self._target / UNFINISHED_LOG)
-            begin = self._copy_log(0, end)
-            at = end
+            begin = self._copy_log_anew(at)
             for _ in range(_ROUNDS):
                 self._ask()
                 marks = self._marks()
                 is_whole = self._copy_rest()
                 following = self._ask()
-                self._copy_log(at or 0, following)
+                if history != (now := self._history()):  # the log may have been cut and written on
+                    history, is_whole, following = now, False, self._ask()
+                    begin = self._copy_log_anew(following)
+                elif at is not None:
+                    self._copy_log(at, following)
                 at = following
                 if is_whole and marks == self._marks():
                     break
@@ -116,16 +121,20 @@ class StoreSnapshot:
                 self._source.release()
 
     def _refuse(self) -> None:
-        source, target = self._source, self._target
+        source = self._source
         source.check()
         if not self._files.names(source.root):
             raise StoreError(f"there is no store in {source.root}")
+        self._check_target()
+
+    def _check_target(self) -> None:
+        target = self._target
         stat = self._files.stat(target)
         if stat is not None and (stat.size >= 0 or self._files.names(target)):
             raise StoreError(f"{target} is not empty: choose a new or an empty directory")
-        inside = target.absolute()
-        for directory in (source.root.absolute(), source.commit_log.absolute()):
-            if inside.is_relative_to(directory):
+        inside = target.resolve()
+        for directory in (self._source.root, self._source.commit_log, self._log):
+            if inside.is_relative_to(directory.resolve()):
                 raise StoreError(f"{target} is inside the store: choose a directory outside of it")
 
     def _check_room(self) -> None:
@@ -151,8 +160,8 @@ class StoreSnapshot:
 
     def _ask(self) -> int | None:
         """Have the broker say up to where the log is; None: none runs, and now none can start."""
-        if self._is_ours or self._take():
-            return None
+        if self._is_ours or (not self._requests and self._take()):
+            return None  # one that has answered may be starting again: it is waited for
         self._requests += 1
         request = f"{os.getpid()}-{self._clock.monotonic_ms()}-{self._requests}"
         self._request_files.ask(request)
@@ -173,27 +182,44 @@ class StoreSnapshot:
 
     def _take(self) -> bool:
         """Whether the store is stopped; from then on this is its only user."""
+        log = self._source.commit_log
+        is_new = self._files.stat(log) is None
         try:
             self._source.take()
         except StoreLocked:
             self._source.release()
             return False
         self._is_ours = True
+        if is_new and self._log == log:
+            self._files.delete(log)
+            raise StoreError(
+                f"{log} holds no commit log; where storePathCommitLog says another directory, give "
+                "that one with --commit-log"
+            )
         return True
+
+    def _history(self) -> bytes | None:
+        """What changes when the log may have been cut: the broker has got another role."""
+        return self._files.read(self._source.config / "replication.json")
 
     def _marks(self) -> tuple[bytes | None, ...]:
         """What changes when topics are deleted, or when the broker gets another history."""
-        config = self._source.config
-        return tuple(
-            self._files.read(config / name) for name in ("deletedTopics.json", "replication.json")
-        )
+        return self._files.read(self._source.config / "deletedTopics.json"), self._history()
 
     # ---- copying
+
+    def _copy_log_anew(self, end: int | None) -> int:
+        """Copy the log from its first byte; where its first file begins."""
+        self._delete(self._target / UNFINISHED_LOG)
+        self._files.make_dir(self._target / UNFINISHED_LOG)
+        return self._copy_log(0, end)
 
     def _copy_log(self, start: int, end: int | None) -> int:
         """Copy the bytes [start, end) of the log; where its first file begins."""
         bases = [int(path.name) for path in self._log_paths()]
         for base in bases:
+            if end is not None and base >= end:
+                continue  # made ahead, and deleted when the broker stops
             path = self._log / f"{base:0{NAME_DIGITS}d}"
             stat = self._files.stat(path)
             if stat is None:
@@ -202,7 +228,7 @@ class StoreSnapshot:
                     "full; make room there and take another snapshot"
                 )
             until = stat.size if end is None else end - base
-            if until <= 0 or base + stat.size <= start:
+            if base + stat.size <= start:
                 continue
             self._copy(path, self._target / UNFINISHED_LOG, max(start - base, 0), until)
         return min(bases, default=0)
