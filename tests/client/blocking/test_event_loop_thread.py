@@ -13,6 +13,7 @@ from client.scripted_broker import TOPIC, ScriptedBroker
 from cometmq import Message
 from cometmq.client.blocking import event_loop_thread
 from cometmq.client.blocking.admin import Admin
+from cometmq.client.blocking.bridge import BlockingBridge
 from cometmq.client.blocking.event_loop_thread import EventLoopThread
 from cometmq.client.blocking.producer import Producer
 from cometmq.client.handling.worker_pools import TaskPool, ThreadPool
@@ -46,6 +47,23 @@ def test_a_client_stopped_twice_or_never_started_does_no_harm():
     assert loop_threads() == []
     with pytest.raises(NotStarted):
         producer.queues("t")
+
+
+def test_plain_calls_are_made_on_the_loop_while_a_client_starts_and_stops():
+    """What a client keeps belongs to its loop: a resize amid a stop failed on another thread."""
+    bridge, threads = BlockingBridge("client"), []
+
+    async def ask():
+        await asyncio.to_thread(bridge.run, note)
+        bridge.run(note)  # on the loop itself
+
+    def note():
+        threads.append(threading.current_thread().name)
+
+    bridge.start(ask())
+    bridge.stop(ask())
+    bridge.run(note)
+    assert threads == ["cometmq-loop"] * 4 + [threading.current_thread().name]
 
 
 def test_a_forked_child_gets_a_loop_thread_of_its_own():

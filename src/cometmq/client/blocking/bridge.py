@@ -32,6 +32,8 @@ class BlockingBridge:
     def __init__(self, what: str) -> None:
         self._what = what
         self._loop_thread: EventLoopThread | None = None
+        self._entered: EventLoopThread | None = None
+        """The loop thread also while the client starts and stops, when its loop owns it as well."""
         self._is_foreign = False
         _all.add(self)
 
@@ -43,12 +45,13 @@ class BlockingBridge:
         if self._loop_thread is not None:  # refused, unless the client has stopped by itself
             self._loop_thread.call(start)
             return
-        loop_thread = EventLoopThread.enter()
+        loop_thread = self._entered = EventLoopThread.enter()
         try:
             loop_thread.call(start)
             self._loop_thread = loop_thread
         finally:
             if self._loop_thread is None:
+                self._entered = None
                 loop_thread.leave()
 
     def stop(self, stop: Coroutine[object, object, None]) -> None:
@@ -61,6 +64,7 @@ class BlockingBridge:
         try:
             loop_thread.call(stop)
         finally:
+            self._entered = None
             loop_thread.leave()
 
     @property
@@ -82,8 +86,9 @@ class BlockingBridge:
         return self.loop_thread.call(work)
 
     def run(self, action: Callable[[], T]) -> T:
-        """Make a plain call, on the client's loop if it is started; wait for what it returns."""
-        return action() if self._loop_thread is None else self._loop_thread.run(action)
+        """Make a plain call, on the client's loop from start to stop; wait for what it returns."""
+        loop_thread = self._entered
+        return action() if loop_thread is None else loop_thread.run(action)
 
     def begin(self, begin: Callable[[], asyncio.Future[T]]) -> Future[T]:
         """Begin something on the client's loop and return a future of its result."""
@@ -92,7 +97,7 @@ class BlockingBridge:
     def disown(self) -> None:
         """Drop the loop thread of a parent process, whose thread does not exist in this one."""
         self._is_foreign |= self._loop_thread is not None
-        self._loop_thread = None
+        self._loop_thread = self._entered = None
 
     def _not_running(self) -> NotStarted:
         if self._is_foreign:

@@ -96,7 +96,12 @@ class EventLoopThread:
             future.cancel()  # does nothing once it is done
 
     def run(self, action: Callable[[], T]) -> T:
-        """Run a plain call on the loop and wait for what it returns or raises."""
+        """Run a plain call on the loop and wait for what it returns or raises.
+
+        Called on the loop itself, as by an async handler, it waits for nothing.
+        """
+        if threading.current_thread() is self._thread:
+            return action()
 
         async def run() -> T:
             return action()
