@@ -96,7 +96,7 @@ def test_a_process_shows_its_metrics_and_health_and_no_secret(tmp_path: Path) ->
         assert server.end(signal.SIGTERM) == (0, "")
     asked = cometmq("health", "--url", url)
     assert (asked.code, asked.out) == (1, "")
-    assert "does not say whether it is ready: " in asked.err
+    assert "does not say whether it is ready: Connection refused; a role answers with " in asked.err
 
 
 def test_a_role_that_is_not_ready_says_why_and_health_alone_needs_no_library(

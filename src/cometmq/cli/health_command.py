@@ -50,6 +50,8 @@ def health(
         status, answer = _ask(url, asked, timeout_s, trust)
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        if isinstance(error, ConnectionRefusedError):
+            reason += "; a role answers with healthEnable=true or metricsExporterType=PROM"
         raise ConnectFailed(f"{url} does not say whether it is {asked}: {reason}") from error
     is_well = status == http.HTTPStatus.OK and answer.get(asked) is True
     problems = [str(one) for one in answer.get("problems", ())]
