@@ -224,7 +224,7 @@ def grown(load: Load, namesrv: str, topic: str, *, backlog: int) -> tuple[int, i
             if not backlog:
                 fill(namesrv, topic, load, load.keys)
                 settle(group, load.keys)
-            admin.create_topic(topic, queues=100)
+            admin.alter_topic(topic, queues=100)
             time.sleep(1.0)  # the next producer sees the new route
             sent = backlog or load.keys
             fill(namesrv, topic, load, 2 * load.keys, sent)
