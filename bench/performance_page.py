@@ -46,8 +46,8 @@ NOTES = {
     "clients": "Client and broker on the same cores; CPU is the client's. `await` of 64 tasks is\n"
     "beside 64 threads of Java, an async handler beside a listener in threads. The last lines are\n"
     "times from the moment when a message should have been sent to its handler.",
-    "footprint": "Three starts each. Broker and name server, with nothing to do; Apache's broker\n"
-    "has a heap of 2 GiB here (8 by default), which it touches when it starts.",
+    "footprint": "Several starts each. Broker and name server, with nothing to do; Apache's\n"
+    "broker has a heap of 2 GiB here (8 by default), which it touches when it starts.",
 }
 INTRO = """\
 # How fast

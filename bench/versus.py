@@ -4,6 +4,7 @@
     python bench/versus.py --only bursts      one part (bursts, sustained, flushed, pulls, clients,
                                               footprint)
     python bench/versus.py --seconds 5        how long a sustained round lasts (60)
+    python bench/versus.py --rounds 1         how many rounds of all others (5)
     python bench/versus.py --write            also writes docs/performance.md
 
 One generator (bench/load.c) asks all servers in turn for the same: messages as a real producer
@@ -40,8 +41,7 @@ from servers import HERE, Server, broker, compiled, echo, measure, program, unti
 RESULTS = HERE / "results" / "versus.json"
 SHAPES = ((64, 1), (1, 64), (16, 16))
 WARM_UP = {"connections": 16, "window": 4, "body": 128, "keys": 1, "topic": "warm"}
-ROUNDS, BURST_S, JAVA_WARM_S = 5, 3.0, 15.0
-CLIENT_ROUNDS, CLIENT_S = 3, 8.0
+BURST_S, CLIENT_S, JAVA_WARM_S = 3.0, 6.0, 15.0
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
 Made = Callable[[], AbstractContextManager[Server]]
 
@@ -189,45 +189,45 @@ def contest(part: str, made: list[Made], *, stops: bool = True) -> AbstractConte
     return opened()
 
 
-def bursts(jars: Path, _seconds: float) -> list[Row]:
+def bursts(jars: Path, _seconds: float, rounds: int) -> list[Row]:
     """Sends for three seconds, after a rest."""
     made = [ours, partial(theirs, jars), *others(durable=False), partial(echo, ANYWHERE, True)]
     with contest("bursts", made) as found:
         for body in (128, 1024):
-            for connections, window in SHAPES:
-                found.run(
-                    f"send {body} B {connections}x{window}", BURST_S, ROUNDS, keys=1, body=body,
-                    connections=connections, window=window, topic=f"burst{body}",
-                )  # fmt: skip
+            for shape in SHAPES:
+                sends(found, shape, body, BURST_S, rounds)
         return found.rows
 
 
-def sustained(jars: Path, seconds: float) -> list[Row]:
+def sustained(jars: Path, seconds: float, _rounds: int) -> list[Row]:
     """Sends without a pause; how long each works on after the last one is part of the figure."""
     rows = []
-    for connections, window in SHAPES:  # each in a fresh store: 60 s are some gigabytes
+    for shape in SHAPES:  # each in a fresh store: 60 s are some gigabytes
         with contest("sustained", [ours, partial(theirs, jars), *others(durable=False)]) as found:
-            found.run(
-                f"send 128 B {connections}x{window}", seconds, 1, keys=1, body=128,
-                connections=connections, window=window, topic="sustained",
-            )  # fmt: skip
+            sends(found, shape, 128, seconds, 1)
             rows += found.rows
     return rows
 
 
-def flushed(jars: Path, _seconds: float) -> list[Row]:
+def flushed(jars: Path, _seconds: float, rounds: int) -> list[Row]:
     """Sends that are answered once they are on the disk."""
     made = [partial(ours, **SYNC), partial(theirs, jars, **SYNC), *others(durable=True)]
     with contest("flushed", made) as found:
-        for connections, window in SHAPES:
-            found.run(
-                f"send 128 B {connections}x{window}", BURST_S, ROUNDS, keys=1, body=128,
-                connections=connections, window=window, topic="flushed",
-            )  # fmt: skip
+        for shape in SHAPES:
+            sends(found, shape, 128, BURST_S, rounds)
         return found.rows
 
 
-def pulls(jars: Path, _seconds: float) -> list[Row]:
+def sends(found: Contest, shape: tuple[int, int], body: int, seconds: float, rounds: int) -> None:
+    """Rounds of sends, so many on each of so many connections."""
+    connections, window = shape
+    found.run(
+        f"send {body} B {connections}x{window}", seconds, rounds, keys=1, body=body,
+        connections=connections, window=window, topic=f"{found.part}{body}",
+    )  # fmt: skip
+
+
+def pulls(jars: Path, _seconds: float, rounds: int) -> list[Row]:
     """Pulls of 32 messages of a topic that was filled before."""
     with contest("pulls", [ours, partial(theirs, jars)]) as found:
         for server in found.servers:
@@ -235,13 +235,13 @@ def pulls(jars: Path, _seconds: float) -> list[Row]:
                 ask(server, connections=16, window=16, body=128, keys=1, seconds=5, topic="filled")
         for connections, window in ((8, 1), (8, 8)):
             found.run(
-                f"pull 32 of 128 B {connections}x{window}", BURST_S, ROUNDS, pull=32, body=128,
+                f"pull 32 of 128 B {connections}x{window}", BURST_S, rounds, pull=32, body=128,
                 connections=connections, window=window, topic="filled",
             )  # fmt: skip
         return found.rows
 
 
-def clients(jars: Path, _seconds: float) -> list[Row]:
+def clients(jars: Path, _seconds: float, rounds: int) -> list[Row]:
     """Our client on our broker, Java's on Apache's: both share the cores with their broker."""
     with (
         tempfile.TemporaryDirectory(prefix="cometmq-versus-") as classes,
@@ -255,7 +255,7 @@ def clients(jars: Path, _seconds: float) -> list[Row]:
                 ask(server, connections=16, window=16, body=128, keys=1, seconds=30, topic="filled")
         for work in versus_clients.OURS:
             rows = [Row("clients", work, server.name) for server in found.servers]
-            for _ in range(CLIENT_ROUNDS):
+            for _ in range(rounds):
                 for row, server in zip(rows, found.servers, strict=True):
                     with found.turn(server):
                         run = versus_clients.run_ours if server.name == "CometMQ" else by_java
@@ -264,12 +264,12 @@ def clients(jars: Path, _seconds: float) -> list[Row]:
         return found.rows
 
 
-def footprint(jars: Path, _seconds: float) -> list[Row]:
+def footprint(jars: Path, _seconds: float, rounds: int) -> list[Row]:
     """From start to ready, and the memory of a broker and its name server that do nothing."""
     rows = []
     for made in (ours, partial(theirs, jars), *others(durable=False)):
         row, memory = Row("footprint", "start to ready, s", ""), Row("footprint", "memory, MB", "")
-        for _ in range(3):
+        for _ in range(rounds):
             began = time.monotonic()
             with made() as server:
                 row.rates.append(time.monotonic() - began)
@@ -310,6 +310,7 @@ def main() -> None:
     parser.add_argument("--jars", type=Path, default=CACHE / "5.5.0", help="Apache's jars")
     parser.add_argument("--only", choices=PARTS, default="", help="one part")
     parser.add_argument("--seconds", type=float, default=60.0, help="of a sustained round")
+    parser.add_argument("--rounds", type=int, default=5, help="of all but the sustained ones")
     parser.add_argument("--write", action="store_true", help="write docs/performance.md, too")
     args = parser.parse_args()
     if not any(args.jars.glob("rocketmq-broker-*.jar")) or not shutil.which("java"):
@@ -320,7 +321,7 @@ def main() -> None:
     for name, part in PARTS.items():
         if args.only in ("", name):
             load = os.getloadavg()[0]
-            rows = part(args.jars, args.seconds)
+            rows = part(args.jars, args.seconds, args.rounds)
             keep(name, rows, f"{machine(ANYWHERE, None)}\nload       {load:.1f} at the start")
     if args.write:
         performance_page.write(RESULTS)
