@@ -53,7 +53,7 @@ INTRO = """\
 # How fast
 
 Written by `make versus` (`bench/versus.py`): one load generator and one machine, servers in turns,
-the others stopped meanwhile. `CxW` is C connections with W requests outstanding on each. Messages
+the others stopped meanwhile. `64x1` is 64 connections, one request outstanding on each. Messages
 are as a producer makes them, each with its own UNIQ_KEY, KEYS and TAGS. Figures are medians; behind
 them the least and the most of the rounds. CPU is the server's, all threads, for a message. The
 generator shares the cores, so ratios carry over to other machines and absolute figures do not.
@@ -91,7 +91,8 @@ def _rates(part: str, rows: list[dict]) -> str:
 def _rate(part: str, work: str, row: dict, ours: dict, best: float) -> str:
     rate = median(row["rates"])
     bar = "" if row["server"] == "echo" else "█" * max(1, round(BAR * rate / best))
-    times = f"{median(row['p50_ms']):.2f} / {median(row['p99_ms']):.2f}"
+    p50_ms, p99_ms = median(row["p50_ms"]), median(row["p99_ms"])
+    times = f"{p50_ms:.2f} / {p99_ms:.2f}" if p50_ms else ""
     words = []
     if row is not ours and row["work"].startswith("100 a second"):
         late = [median(ours[each]) / median(row[each]) for each in ("p50_ms", "p99_ms")]
