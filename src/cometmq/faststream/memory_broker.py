@@ -156,4 +156,6 @@ def received_from(message: Message, offset: int) -> MessageExt:
 
 
 def _subscribers(brokers: Iterable[CometBroker]) -> list[CometSubscriber]:
-    return [cast("CometSubscriber", one) for broker in brokers for one in broker.subscribers]
+    """In the order in which they were declared."""
+    found = [cast("CometSubscriber", one) for broker in brokers for one in broker.subscribers]
+    return sorted(found, key=lambda one: one.number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from faststream._internal.configs import SubscriberSpecificationConfig, SubscriberUsecaseConfig
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from cometmq.model.message import MessageExt
     from cometmq.model.selector import MessageSelector
     from cometmq.rules.failures.failure_policy import Policies
+
+
+_NUMBERS = count()
 
 
 @dataclass(kw_only=True)
@@ -132,6 +136,7 @@ class CometSubscriber(SubscriberUsecase[Any]):
         self._expression = config.expression
         self._settings = config.settings
         self.is_batch = config.is_batch
+        self.number = next(_NUMBERS)  # in the order of declaration, which FastStream's sets forget
         self._consumer: AsyncPushConsumer | None = None
         self._reader: AsyncLitePullConsumer | None = None
         self._handling: set[asyncio.Task[Any] | None] = set()
