@@ -41,7 +41,7 @@ mutants: setup ## change the code a line at a time and see which change no test 
 	@$(BIN)/python -m pip install -q -e '.[mutants]' && $(BIN)/python scripts/mutants.py $(ARGS)
 
 why: setup ## plant each cause of a slow group, pairs of them and changes, and judge `cometmq why` by them (minutes)
-	@$(BIN)/python -m pytest -q -n 0 -m slow tests/client/admin/test_planted_bottlenecks.py $(ARGS)
+	@$(BIN)/python -m pytest -q -n 0 -m slow tests/client/admin/test_planted_bottlenecks.py tests/client/admin/test_why_of_a_real_disk.py $(ARGS)
 
 interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)

@@ -65,6 +65,7 @@ PLANTS: dict[str, Plant] = {
     "paused consumer": lambda s: s.also(after=(*s.after, slow.pause_one)),
     "filter": lambda s: s.also(each_s=1_000, tags=("B",) * 99 + ("A",), filters=("A",)),
     "failing send-backs": lambda s: s.also(failing=_some, after=(*s.after, slow.refuse_writes)),
+    "disk reads": lambda s: s.also(messages=20_000, handler_s=0.01, disk_s=0.2),
     "open breaker": lambda s: s.also(
         failing=_all, options={**s.options, "breaker": BreakerLimits()}
     ),
@@ -103,6 +104,11 @@ PAIRS = [
     ("flow control by count", "slow handler"),
     ("unequal subscriptions", "read permission"),
     ("filter", "paused consumer"),
+    ("disk reads", "paused consumer"),
+    ("disk reads", "dead broker"),
+    ("disk reads", "read permission"),
+    ("disk reads", "unequal subscriptions"),
+    ("disk reads", "failing send-backs"),
 ]
 """Causes planted together; either may be named first."""
 

@@ -19,6 +19,7 @@ from cometmq.broker.app import Broker
 from cometmq.client.consumer import work_report
 from cometmq.model.queue import MessageQueue
 from cometmq.namesrv.app import NameServer
+from cometmq.runtime.worker_jobs import problem_of
 from cometmq.settings.broker import BrokerSettings
 from cometmq.settings.namesrv import NamesrvSettings
 from cometmq.settings.store import StoreSettings
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cometmq.rules.diagnosis.bottleneck import Bottleneck
+    from cometmq.runtime.clock_and_file_protocols import Worker
 
 TOPIC, GROUP = "orders", "clerks"
 WARM_S, LOOK_S = 20.0, 10.0
@@ -54,6 +56,8 @@ class Shape:
     """How many wait at the start; 0: twice what can be done."""
     each_s: int = 0
     """How many come in a second."""
+    disk_s: float = 0.0
+    """What waits at the start lies on a disk that takes so long a read; 0: it is in memory."""
     hot_queue: float = 0.0
     """The share of the messages that goes to the first queue."""
     hot_key: float = 0.0
@@ -81,6 +85,7 @@ class Scene:
         self.network = Network()
         self.servers = self.network.host()
         self.brokers: list[tuple[Host, Broker]] = []
+        self._disks: list[SimFiles] = []
         self.members: list[tuple[Host, AsyncPushConsumer]] = []
         self.handled = 0
         self._rng = Random(1)
@@ -92,8 +97,10 @@ class Scene:
         self.network.run(self.network.host(), self._create())
         for number, (host, broker) in enumerate(self.brokers):
             self.network.run(host, self._fill(broker, number, self._count()))
+            if shape.disk_s:
+                self.brokers[number] = (host, self.network.run(host, self._forget(broker, number)))
             if shape.each_s:
-                host.create_task(self._go_on(broker, number))
+                host.create_task(self._go_on(self.brokers[number][1], number))
         for action in shape.before:
             action(self)
         for number in range(shape.members):
@@ -118,13 +125,27 @@ class Scene:
         self.namesrv = names.address
 
     async def _start_broker(self, number: int) -> Broker:
-        disk = SimFiles(Random(number), LoopClock())
+        self._disks.append(SimFiles(Random(number), LoopClock()))
+        return await self._open_broker(number)
+
+    async def _forget(self, broker: Broker, number: int) -> Broker:
+        """The broker anew, with nothing of its files in memory."""
+        await broker.stop()
+        self._disks[number].is_asleep = True
+        return await self._open_broker(number)
+
+    def _worker(self, name: str) -> Worker:
+        is_slow = self.shape.disk_s and name == "store-reads"
+        return SlowReads(self.shape.disk_s) if is_slow else sim_worker(name)
+
+    async def _open_broker(self, number: int) -> Broker:
+        disk = self._disks[number]
         broker = Broker.open(
             BrokerSettings(
                 broker_name=f"b{number}", listen_port=0, store_path_root_dir="/store",
                 namesrv_addr=self.namesrv,
             ),
-            STORE, clock=disk.clock, files=disk, worker=sim_worker,
+            STORE, clock=disk.clock, files=disk, worker=self._worker,
         )  # fmt: skip
         await broker.start()
         return broker
@@ -191,6 +212,23 @@ class Scene:
                 consumer._engine._tasks.close()  # what waits for a free slot was never begun
         self.network.close()
         gc.collect()  # tasks and hosts refer to each other; a run of many groups is large
+
+
+class SlowReads:
+    """A thread of the broker that waits for the disk: one read after the other."""
+
+    def __init__(self, each_s: float) -> None:
+        self._each_s = each_s
+        self._free_at = 0.0
+
+    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Do a read once those before it are done."""
+        loop = asyncio.get_running_loop()
+        self._free_at = max(self._free_at, loop.time()) + self._each_s
+        loop.call_at(self._free_at, lambda: done(problem_of(job)))
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
 def hash_of(key: str) -> int:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 FULL = 0.85
 """Share of the handlers that can run at once from which on they count as all at work."""
 
+SHORT_CALL = 0.05
+"""Share of the time of a look up to which the call of a handler counts as short."""
+
 
 class MemberActivity:
     """One member between two moments, both of which it has answered."""
@@ -34,10 +37,17 @@ class MemberActivity:
 
     @property
     def busy(self) -> float:
-        """Handlers at work on average."""
-        seen = [one.busy for one in (self.before, self.now) if one.busy is not None]
-        mean = sum(seen) / len(seen) if seen else 0.0
-        return min(max(mean, self.grown("busy_s") / self._seconds), float(self.now.threads))
+        """Handlers at work on average: by their time, and where calls are long by both looks.
+
+        The time of a call counts once it has ended, so long ones may not show there; short ones
+        come with each pull, and a look may meet such a moment by chance.
+        """
+        spent_s, calls = self.grown("busy_s"), self.grown("calls")
+        mean = spent_s / self._seconds
+        if not calls or spent_s / calls > SHORT_CALL * self._seconds:
+            seen = [one.busy for one in (self.before, self.now) if one.busy is not None]
+            mean = max(mean, sum(seen) / len(seen) if seen else 0.0)
+        return min(mean, float(self.now.threads))
 
     def slots(self, loaded: set[MessageQueue], threads: int | None = None) -> float:
         """How many handlers can be at work at once on the queues in which messages wait."""
