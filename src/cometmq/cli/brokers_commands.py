@@ -59,15 +59,18 @@ def replication(access: ClusterAccess, as_json: bool) -> None:
 @brokers.command()
 @_broker
 @click.option("--force", is_flag=True, help="Though the master answers.")
+@click.option(
+    "--may-lose", is_flag=True, help="With --force: though another broker does not answer, too."
+)
 @cluster_options
 @json_option
-def promote(access: ClusterAccess, as_json: bool, broker: str, force: bool) -> None:
+def promote(access: ClusterAccess, as_json: bool, broker: str, force: bool, may_lose: bool) -> None:
     """Make a slave the master. BROKER: its address, or its name where it is the only slave.
 
     The former master, once it is back, becomes a slave; what it alone had is kept there:
     `cometmq store unreplicated` shows it and sends it again.
     """
-    done = access.ask(lambda admin: admin.promote(broker, force=force))
+    done = access.ask(lambda admin: admin.promote(broker, force=force, may_lose=may_lose))
     if as_json:
         print_json(done._asdict())
         return

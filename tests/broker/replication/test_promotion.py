@@ -13,8 +13,13 @@ from broker.replication.broker_pair import SLAVE, SYNC, Served, commit, end_of, 
 from cometmq.broker.metrics.metric_definitions import EPOCH
 from cometmq.cli.replication_rows import replication_row, replication_rows
 from cometmq.errors import ClientError, Reject
+from cometmq.model.topic import DataVersion
+from cometmq.net.channel import connect
 from cometmq.store.recovery.unreplicated import UnreplicatedFiles
+from cometmq.wire.bodies.topic import Registration, TopicTable, encode_registration
 from cometmq.wire.codes import RequestCode, ResponseCode
+from cometmq.wire.command import request
+from cometmq.wire.headers.namesrv import RegisterBrokerRequestHeader
 from cometmq.wire.records.log_record import text_properties as properties_of
 
 if TYPE_CHECKING:
@@ -112,6 +117,32 @@ def test_a_master_that_runs_on_steps_down_once_it_hears_of_a_promotion() -> None
             assert replication_row(rows[0])[3] == 2
             again = await admin.promote(slave.broker.address)
             assert again.epoch == 2
+
+    run(scenario())
+
+
+def test_a_forced_promotion_refuses_where_a_slave_does_not_answer_that_may_have_more() -> None:
+    async def scenario() -> None:
+        async with pair() as brokers:
+            master, slave = await with_messages(brokers, new_disk(), new_disk())
+            nobody = "127.0.0.1:39999"
+            channel = await connect(brokers.namesrv)
+            header = RegisterBrokerRequestHeader(
+                broker_name="b0", broker_addr=nobody, cluster_name="DefaultCluster",
+                ha_server_addr=nobody, broker_id=2,
+            )  # fmt: skip
+            body = encode_registration(Registration(TopicTable(DataVersion(), {}), []))
+            asked = request(RequestCode.REGISTER_BROKER, 0, header, body)
+            assert (await channel.call(asked, 5.0)).code == ResponseCode.SUCCESS
+            admin, addr = await brokers.admin(), slave.broker.address
+            with pytest.raises(ClientError, match=f"{nobody} may have sends that the master"):
+                await admin.promote(addr, force=True)
+            assert master.is_master
+            assert await send(master, b"3") == [0]
+            done = await admin.promote(addr, force=True, may_lose=True)
+            assert done.silent == (nobody,)
+            await until(lambda: slave.is_master and not master.is_master)
+            channel.close()
 
     run(scenario())
 

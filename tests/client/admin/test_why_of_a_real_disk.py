@@ -51,7 +51,7 @@ def memory_full_of_other_things(folder: Path) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_group_that_waits_for_the_brokers_disk_is_told_so(tmp_path: Path) -> None:
+def test_disk_reads_are_named_where_a_group_waits_for_the_brokers_disk(tmp_path: Path) -> None:
     log = tmp_path / "store" / "commitlog"
     with LocalCluster(log.parent, apart=True) as cluster:
         with Admin(namesrv=cluster.namesrv) as admin:

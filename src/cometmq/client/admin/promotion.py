@@ -35,7 +35,7 @@ class SlavePromotion:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
 
-    async def run(self, broker: str, timeout_s: float, *, force: bool) -> Promotion:
+    async def run(self, broker: str, timeout_s: float, *, force: bool, may_lose: bool) -> Promotion:
         """Make a slave the master; see `AsyncAdmin.promote`."""
         addr, others = await self._place(broker)
         before = await self.status(addr)
@@ -45,12 +45,18 @@ class SlavePromotion:
         if before.is_master:
             last = before.epochs[-1]
             return Promotion(addr, last.number, last.start, silent)
-        for each, status in known.items():
-            if status.is_master and not force:
-                raise ClientError(
-                    f"the master at {each} answers: stop it first; a forced promotion moves "
-                    "what it has alone out of its log"
-                )
+        masters = [each for each, status in known.items() if status.is_master]
+        if masters and not force:
+            raise ClientError(
+                f"the master at {masters[0]} answers: stop it first; a forced promotion moves "
+                "what it has alone out of its log"
+            )
+        if masters and silent and not may_lose:
+            raise ClientError(
+                f"{', '.join(silent)} may have sends that the master at {masters[0]} has answered "
+                f"with it and {addr} lacks, and does not answer: start it, or stop the master "
+                "first, or have these moved out of the log (may_lose, --may-lose)"
+            )
         number = 1 + max(
             max(status.epochs[-1].number, status.promised) for status in (before, *known.values())
         )

@@ -44,16 +44,22 @@ class BrokerAdmin:
         """Which promotions a broker knows of; by name the master. BrokerError: it knows none."""
         return self._bridge.call(self._inner.epochs(broker))
 
-    def promote(self, broker: str, *, force: bool = False, timeout_s: float = 30.0) -> Promotion:
+    def promote(
+        self, broker: str, *, force: bool = False, may_lose: bool = False, timeout_s: float = 30.0
+    ) -> Promotion:
         """Make a slave of CometMQ the master of its brokers, and wait until it takes writes.
 
         `broker`: the slave's address, or the name of brokers with one slave. What is the master
         already stays it. Every other slave that answers follows only the new master from then on,
         and so does the former one when it is back. Raises ClientError where the master answers,
-        unless with `force` (what it has alone is moved out of its log), and where another broker
-        that answers has more of the log. Raises BrokerError where it takes longer than `timeout_s`.
+        unless with `force` (what it has alone is moved out of its log), where it answers and
+        another one does not, unless with `may_lose` too (what both were answered leaves the log),
+        and where another broker that answers has more of the log. Raises BrokerError where it
+        takes longer than `timeout_s`.
         """
-        return self._bridge.call(self._inner.promote(broker, force=force, timeout_s=timeout_s))
+        return self._bridge.call(
+            self._inner.promote(broker, force=force, may_lose=may_lose, timeout_s=timeout_s)
+        )
 
     def resend_records(self, broker: str, records: Iterable[StoredRecord]) -> dict[str, int]:
         """Send records of a store to a broker again, in their order; how many by topic.
