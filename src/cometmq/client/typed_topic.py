@@ -13,6 +13,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from cometmq.client.handling.handler_call import PartlyHandled, RetryLater
+from cometmq.client.handling.handler_signature import function_problem
 from cometmq.client.producer.message_checks import check_topic
 from cometmq.errors import ClientError, InvalidMessage, ValueNotDecoded
 from cometmq.model.message import Message, MessageExt
@@ -43,7 +44,7 @@ class Topic(Generic[T]):
     """A topic and what its values are: `orders = Topic("orders", Typed(Order))`.
 
     Safe to use from several threads. Raises InvalidMessage for a bad name, ClientError for what is
-    no serializer.
+    no serializer or has a content type that is no text.
     """
 
     def __init__(self, name: str, serializer: Serializer[T]) -> None:
@@ -52,6 +53,11 @@ class Topic(Generic[T]):
             raise ClientError(
                 f"the serializer of {name} is {serializer!r:.80}; it must be one of "
                 "cometmq.serializers, as in Topic('orders', Json())"
+            )
+        if not isinstance(serializer.content_type, str):
+            raise ClientError(
+                f"the content_type of {serializer!r:.80} is {serializer.content_type!r}; it must "
+                "be a text, as 'application/json'"
             )
         self.name = name
         self.serializer = serializer
@@ -97,8 +103,8 @@ class Topic(Generic[T]):
 
         Raises ValueNotDecoded (an InvalidMessage) where the body, or its content type, is another.
         """
-        given = message.properties.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
-        if given and given != self.serializer.content_type:
+        given = _media_type(message.properties.get(CONTENT_TYPE, ""))
+        if given and given != _media_type(self.serializer.content_type):
             raise ValueNotDecoded(
                 f"{message!r} is {given}, and {self.serializer!r} reads "
                 f"{self.serializer.content_type}"
@@ -113,15 +119,16 @@ class Topic(Generic[T]):
     def handler(self, function: Callable[[list[Received[T]]], Returned]) -> TypedHandler[T]:
         """Make a handler of a function, plain or async, that takes a list of values.
 
-        For `subscribe` and `consumer.handler`; may be a decorator.
+        For `subscribe` and `consumer.handler`; may be a decorator. Raises ClientError for what
+        cannot be called so.
         """
         return _made(self, function, is_each=False)
 
     def each(self, function: Callable[[Received[T]], Returned]) -> TypedHandler[T]:
         """Make a handler of a function, plain or async, that takes one value at a time.
 
-        Where one of a batch fails, those before it are done. A status is not looked at: returning
-        means done.
+        What it returns or raises is about its value: where one of a batch fails, those before it
+        are done. Raises ClientError for what cannot be called so.
         """
         return _made(self, function, is_each=True)
 
@@ -135,23 +142,35 @@ class TypedHandler(Generic[T]):
 
     def __init__(self, topic: Topic[T], function: Callable[[Any], Any], *, is_each: bool) -> None:
         self._topic, self._function, self._is_each = topic, function, is_each
-        self.__name__ = self.__qualname__ = getattr(function, "__qualname__", repr(function))
+        name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        self.__name__ = self.__qualname__ = name
 
     def __call__(self, messages: list[MessageExt]) -> Any:
         """Handle messages; those before one that cannot be read count as done."""
         found, problem = self._values(messages)
+        status = None
         if self._is_each:
             for at, one in enumerate(found):
                 try:
-                    self._function(one)
+                    status = self._function(one)
+                    self._check(status)
                 except Exception as error:
-                    raise _failed_at(at, error) from error
-            status = None
-        else:
-            status = self._function(found) if found else None
-        if problem is not None:
-            raise problem
-        return status
+                    _raise_after(at, error)
+                    raise
+        elif found:
+            status = self._function(found)
+        return _ended(status, problem)
+
+    def _check(self, status: object) -> None:
+        """Raise unless the value is done by what its function returned."""
+        if _is_done(status):
+            return
+        if isinstance(status, ConsumeStatus):
+            raise RetryLater(status.value)
+        raise TypeError(
+            f"{self.__name__} returned {type(status).__name__}, which is no ConsumeStatus: return "
+            "nothing when a value is done, raise when it should come again"
+        )
 
     def _values(self, messages: list[MessageExt]) -> tuple[list[Received[T]], Exception | None]:
         """The values up to the first that cannot be read, and why it cannot."""
@@ -171,31 +190,58 @@ class AsyncTypedHandler(TypedHandler[T]):
     async def __call__(self, messages: list[MessageExt]) -> Any:
         """Handle messages; those before one that cannot be read count as done."""
         found, problem = self._values(messages)
+        status = None
         if self._is_each:
             for at, one in enumerate(found):
                 try:
-                    await self._function(one)
+                    status = await self._function(one)
+                    self._check(status)
                 except Exception as error:
-                    raise _failed_at(at, error) from error
-            status = None
-        else:
-            status = await self._function(found) if found else None
-        if problem is not None:
-            raise problem
-        return status
+                    _raise_after(at, error)
+                    raise
+        elif found:
+            status = await self._function(found)
+        return _ended(status, problem)
 
 
 def _made(topic: Topic[T], function: object, *, is_each: bool) -> TypedHandler[T]:
+    if not callable(function):
+        raise ClientError(f"the handler of {topic.name}: {function!r:.120} is no function")
+    takes = "a value" if is_each else "a list of values"
+    if problem := function_problem(function, takes):
+        name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        raise ClientError(f"the handler of {topic.name}: {name} {problem}")
     called = cast("Callable[[Any], Any]", function)
     is_async = iscoroutinefunction(called) or iscoroutinefunction(type(called).__call__)
     return (AsyncTypedHandler if is_async else TypedHandler)(topic, called, is_each=is_each)
 
 
-def _failed_at(at: int, error: Exception) -> Exception:
-    """The error with which a batch fails after its first `at` messages were done."""
+def _media_type(content_type: str) -> str:
+    """A content type without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _is_done(status: object) -> bool:
+    return status is None or (isinstance(status, ConsumeStatus) and status.is_done)
+
+
+def _ended(status: object, problem: Exception | None) -> object:
+    """What a call ends with: its messages come again before the unreadable one is looked at."""
+    if problem is not None and _is_done(status):
+        raise problem
+    return status
+
+
+def _raise_after(at: int, error: Exception) -> None:
+    """Raise the error with which a batch fails after its first `at` messages, if there are any."""
     if at == 0:
-        return error
+        return
     if isinstance(error, RetryLater):
-        error.done += at
-        return error
-    return PartlyHandled(at, error)
+        raise RetryLater(
+            str(error),
+            delay_level=error.delay_level,
+            after_s=error.after_s,
+            suspend_ms=error.suspend_ms,
+            done=error.done + at,
+        ) from error
+    raise PartlyHandled(at, error) from error

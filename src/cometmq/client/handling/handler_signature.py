@@ -38,19 +38,13 @@ def check_handler(topic: str, handler: object, *, in_processes: bool = False) ->
 
 def handler_problem(handler: object) -> str | None:
     """Why the handler cannot be called with a list of messages; None where it can."""
-    if isinstance(handler, type):
-        return f"is a class: give an object of it, as in {handler.__name__}()"
-    called = (handler, type(handler).__call__)
-    if any(isgeneratorfunction(one) or isasyncgenfunction(one) for one in called):
-        return "yields, so calling it does nothing: loop over the messages and return"
+    if problem := function_problem(handler, "a list of messages"):
+        return problem
     try:
         known = signature(handler)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
-    try:
-        bound = known.bind([])
-    except TypeError:
-        return _arity_problem(known)
+    bound = known.bind([])
     first = next(iter(bound.arguments), None)
     wanted = known.parameters[first] if first is not None else None
     if wanted is None or wanted.kind is Parameter.VAR_POSITIONAL:
@@ -63,10 +57,28 @@ def handler_problem(handler: object) -> str | None:
     )
 
 
-def _arity_problem(known: Signature) -> str:
+def function_problem(function: object, takes: str) -> str | None:
+    """Why it cannot be called with what a handler takes; None where it can."""
+    if isinstance(function, type):
+        return f"is a class: give an object of it, as in {function.__name__}()"
+    called = (function, type(function).__call__)
+    if any(isgeneratorfunction(one) or isasyncgenfunction(one) for one in called):
+        return f"yields, so calling it does nothing: take {takes} and return"
+    try:
+        known = signature(function)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    try:
+        known.bind([])
+    except TypeError:
+        return _arity_problem(known, takes)
+    return None
+
+
+def _arity_problem(known: Signature, takes: str) -> str:
     bare = [one.replace(annotation=Parameter.empty) for one in known.parameters.values()]
     shown = known.replace(parameters=bare, return_annotation=Signature.empty)
     positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     if any(one.kind in positional for one in bare):
-        return f"needs more than a list of messages: its parameters are {shown}"
-    return f"takes no list of messages: its parameters are {shown}"
+        return f"needs more than {takes}: its parameters are {shown}"
+    return f"takes no {takes.removeprefix('a ')}: its parameters are {shown}"
