@@ -21,7 +21,7 @@ from faststream.specification.schema import BrokerSpec
 
 from cometmq.client.producer.async_producer import AsyncProducer
 from cometmq.errors import CometError
-from cometmq.faststream.config import StreamBrokerConfig, logger_state
+from cometmq.faststream.config import StreamBrokerConfig, client_settings, logger_state
 from cometmq.faststream.messages import CometPublishCommand, PublishOptions
 from cometmq.faststream.producer import StreamProducer
 from cometmq.faststream.registrator import CometRegistrator
@@ -52,7 +52,8 @@ class CometBroker(CometRegistrator, BrokerUsecase[Any, AsyncProducer, StreamBrok
     `namesrv` are the name servers, as for every client. `group` is the producer group; a subscriber
     that names no group has the consumer group `<group>-<topic>`, as all members of a group must
     subscribe to the same. `client_settings` are settings of all clients that it makes (access_key,
-    secret_key, tls, namespace, ...). The other arguments are FastStream's.
+    secret_key, tls, namespace, ...). `graceful_timeout` is how long a stop waits for handlers (s),
+    unless a subscriber has its own `stop_timeout_s`. The other arguments are FastStream's.
     """
 
     def __init__(
@@ -116,14 +117,13 @@ class CometBroker(CometRegistrator, BrokerUsecase[Any, AsyncProducer, StreamBrok
         )
 
     async def _connect(self) -> AsyncProducer:
-        settings = {"instance_name": f"faststream-{id(self):x}", **self.config.client_settings}
-        client = AsyncProducer(self.config.group, **settings)
+        client = AsyncProducer(self.config.group, **client_settings(self.config.broker_config))
         await client.start()
         self.config.connect(client)
         return client
 
     async def start(self) -> None:
-        """Connect, and start all subscribers.
+        """Connect, and start all subscribers that do not run.
 
         Raises SetupError where subscribers of one group subscribe to different topics or tags.
         """

@@ -14,6 +14,7 @@ from faststream._internal.constants import EMPTY
 from faststream._internal.logger import DefaultLoggerStorage, make_logger_state
 from faststream._internal.logger.logging import get_broker_logger
 
+from cometmq.client.session.client_identity import unique_instance_name
 from cometmq.faststream.producer import StreamProducer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class StreamBrokerConfig(BrokerConfig):
     """The configuration of one broker, or of a router before it is included."""
 
     producer: StreamProducer = field(default_factory=StreamProducer)
-    client_settings: Mapping[str, Any] = field(default_factory=dict)
+    client_settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Settings of all clients that the broker makes: name servers, keys, TLS."""
     group: str = "faststream"
     """The producer group; subscribers that name no group have one of it and their topic."""
@@ -42,6 +43,11 @@ class StreamBrokerConfig(BrokerConfig):
     def disconnect(self) -> None:
         """Publish nothing any more."""
         self.producer.disconnect()
+
+
+def client_settings(config: StreamBrokerConfig) -> dict[str, Any]:
+    """The settings of a client that starts now, with a name that no other client has."""
+    return {"instance_name": f"faststream-{unique_instance_name()}", **config.client_settings}
 
 
 class StreamLogColumns(DefaultLoggerStorage):

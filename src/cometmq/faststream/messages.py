@@ -129,6 +129,9 @@ async def decode_batch(message: StreamMessage[Any]) -> list[Any]:
     return [decode_message(await parse_message(one)) for one in message.raw_message]
 
 
+_TIMES = ("delay_level", "deliver_at", "deliver_after")
+
+
 class PublishOptions:
     """How a message is sent, beside its body: as the arguments of `cometmq.Message`."""
 
@@ -152,8 +155,10 @@ class PublishOptions:
         self.deliver_after = deliver_after
 
     def __or__(self, other: PublishOptions) -> PublishOptions:
-        """These, and the other's where these say nothing."""
+        """These, and the other's where these say nothing; a time of either kind replaces both."""
         mine = {name: getattr(self, name) or getattr(other, name) for name in self.__slots__}
+        if any(getattr(self, name) for name in _TIMES):
+            mine |= {name: getattr(self, name) for name in _TIMES}
         return PublishOptions(**mine)
 
     def as_arguments(self) -> dict[str, Any]:
@@ -243,12 +248,16 @@ async def encoded(
     codec: CodecProto | None,
     serializer: SerializerProto | None,
 ) -> Message:
-    """One body of a command as a message of the client. Raises ClientError without a topic."""
+    """One body of a command as a message of the client. Raises ClientError without a topic.
+
+    Headers without a value are left out, as RocketMQ has no empty properties.
+    """
     if not command.destination:
         raise ClientError("a message is published to no topic: say topic=")
     data, content_type = await (codec or DefaultCodec()).encode(body, serializer)
-    properties = {str(name): str(value) for name, value in command.headers.items() if value != ""}
-    properties = {name: one for name, one in properties.items() if name not in RESERVED_PROPERTIES}
+    properties = {
+        str(name): str(value) for name, value in command.headers.items() if value not in (None, "")
+    }
     for name, one in (
         (CONTENT_TYPE, content_type),
         (CORRELATION, command.correlation_id),

@@ -26,7 +26,7 @@ from faststream.specification.schema import Operation, SubscriberSpec
 from cometmq.client.consumer.async_push_consumer import AsyncPushConsumer
 from cometmq.client.handling.handler_call import PartlyHandled, RetryLater
 from cometmq.client.polling.async_lite_pull_consumer import AsyncLitePullConsumer
-from cometmq.faststream.config import StreamBrokerConfig
+from cometmq.faststream.config import StreamBrokerConfig, client_settings
 from cometmq.faststream.messages import (
     DeliveryVerdict,
     current_verdict,
@@ -152,6 +152,11 @@ class CometSubscriber(SubscriberUsecase[Any]):
         return self._group or f"{self._outer_config.group}-{self.topic}"
 
     @property
+    def client_id(self) -> str:
+        """The id under which brokers know this member; empty while it does not run."""
+        return self._consumer.client_id if self._consumer is not None else ""
+
+    @property
     def wanted(self) -> tuple[str, str]:
         """The topic and the expression, which must be the same for all members of a group."""
         return self.topic, str(self._expression)
@@ -167,13 +172,16 @@ class CometSubscriber(SubscriberUsecase[Any]):
         return not wanted or tag in wanted
 
     async def start(self) -> None:
-        """Join the group and begin to receive, where there is a handler."""
+        """Join the group and begin to receive, where there is a handler and it does not run."""
+        if self._consumer is not None:
+            return
         await super().start()
         self._post_start()
         if not self.calls:
             return
-        settings = {**self._outer_config.client_settings, **self._settings}
-        settings.setdefault("instance_name", f"faststream-{id(self):x}")
+        settings = {**client_settings(self._outer_config), **self._settings}
+        if (graceful_s := self._outer_config.graceful_timeout) is not None:
+            settings.setdefault("stop_timeout_s", graceful_s)
         on_failure = _with_rejected(settings.pop("on_failure", None))
         consumer = AsyncPushConsumer(self.group, **settings)
         consumer.subscribe(self.topic, self._expression, self._handle, on_failure=on_failure)
@@ -211,8 +219,6 @@ class CometSubscriber(SubscriberUsecase[Any]):
         verdict = DeliveryVerdict()
         token = current_verdict.set(verdict)
         try:
-            if self.ack_policy is AckPolicy.ACK_FIRST:
-                verdict.say("ack")
             await self.consume(raw)
         finally:
             current_verdict.reset(token)
@@ -224,7 +230,10 @@ class CometSubscriber(SubscriberUsecase[Any]):
         raise RetryLater(why, done=done)
 
     async def get_one(self, *, timeout: float = 5.0) -> CometMessage | None:
-        """The next message of a subscriber without handler; None when none comes in time."""
+        """The next message of a subscriber without handler; None when none comes in time.
+
+        It counts as done: `ack`, `nack` and `reject` change nothing.
+        """
         assert not self.calls, "a subscriber with handlers is not polled"
         reader = await self._polled()
         found = await reader.poll(timeout, max_count=1)
@@ -240,10 +249,9 @@ class CometSubscriber(SubscriberUsecase[Any]):
 
     async def _polled(self) -> AsyncLitePullConsumer:
         if self._reader is None:
-            settings = {**self._outer_config.client_settings, **self._settings}
+            settings = {**client_settings(self._outer_config), **self._settings}
             for name in ("consume_threads", "order", "batch_size", "max_attempts", "on_failure"):
                 settings.pop(name, None)
-            settings.setdefault("instance_name", f"faststream-{id(self):x}")
             reader = AsyncLitePullConsumer(self.group, **settings)
             reader.subscribe(self.topic, self._expression)
             await reader.start()
