@@ -110,6 +110,7 @@ BODIES = {
         "self._bridge.call(self._inner.__aexit__(kind, error, traceback))"
     ),
     "AsyncProducer.send": "return send(self._bridge, self._inner, message, timeout_s, queue)",
+    "AsyncProducer.send_batch": "return send_batch(self._bridge, self._inner, messages, timeout_s)",
     "AsyncProducer.send_in_transaction": (
         "return send_in_transaction(self._bridge, self._inner, message, local, timeout_s)"
     ),
@@ -124,6 +125,7 @@ IMPORTS = {
     "NotStarted": "cometmq.errors",
     "checked_queues": "cometmq.client.session.argument_checks",
     "send": "cometmq.client.blocking.producer_base",
+    "send_batch": "cometmq.client.blocking.producer_base",
     "send_in_transaction": "cometmq.client.blocking.producer_base",
     "wait": "cometmq.client.blocking.consumer_wait",
 }

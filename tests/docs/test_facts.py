@@ -62,7 +62,7 @@ def page(name):
         (SEND, validation.PROPERTIES_BYTES_MAX),
         (SEND, TOPIC_NAME_MAX),
         (SEND, GROUP_NAME_MAX),
-        (SEND, bulk.FRAME_MESSAGES_MAX),
+        (SEND, bulk.BATCH_MESSAGES_MAX),
         (SEND, PRODUCER.compress_over_bytes),
         (SEND, PRODUCER.pending_max),
         (SEND, PRODUCER.default_topic_queues),

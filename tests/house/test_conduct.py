@@ -47,6 +47,7 @@ BROAD_EXCEPT = {
     "broker/pulls/held_requests.py": "a request that cannot be rechecked must not harm the others",
     "broker/served_broker.py": "whatever ends a change of role, nobody else would start the broker",
     "client/blocking/event_loop_thread.py": "any error at a call's begin is in its future",
+    "client/blocking/joined_send.py": "any error of a send is raised in the thread that waits",
     "client/consumer/rebalance.py": "an allocate function that raises: other topics go on",
     "client/handling/handler_call.py": "a handler that raises: its messages come again",
     "client/handling/process_pool.py": "any error of a handler goes back to the process that asked",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from cometmq.errors import (
     ConnectFailed,
@@ -53,6 +53,19 @@ SWEEP_GAP_S = 0.02
 """Shortest time between two checks for frames whose deadline has passed."""
 
 
+class AnswerWaiter(Protocol):
+    """Who waits for the answer of a send: an asyncio future, or a thread. Called on the loop."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, answer: SendAnswer | Command, /) -> None:
+        """Take the answer."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the reason why there is none."""
+
+
 class Channel(asyncio.BufferedProtocol):
     """A connection. Made by `connect`; once closed it stays closed."""
 
@@ -76,7 +89,7 @@ class Channel(asyncio.BufferedProtocol):
         self._received = FrameBuffer()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._readers: dict[int, tuple[asyncio.Future[Any], Read]] = {}
-        self._sent_frames: dict[int, tuple[asyncio.Future[SendAnswer | Command], float]] = {}
+        self._sent_frames: dict[int, tuple[AnswerWaiter, float]] = {}
         self._answers = SendResponseLayouts()
         self._sweep_at = inf
         self._sweeper: asyncio.TimerHandle | None = None
@@ -145,6 +158,14 @@ class Channel(asyncio.BufferedProtocol):
 
         `deadline` is the loop's time. Fails like `call`.
         """
+        answer: asyncio.Future[SendAnswer | Command] = self._new_future()
+        self.send_frame_for(answer, opaque, frame, deadline)
+        return answer
+
+    def send_frame_for(
+        self, waiter: AnswerWaiter, opaque: int, frame: tuple[bytes, ...], deadline: float
+    ) -> None:
+        """The same for somebody who waits already."""
         sent_frames = self._sent_frames
         if self.is_closed or len(sent_frames) >= PENDING_MAX:
             self._require_capacity(sent_frames)
@@ -154,11 +175,9 @@ class Channel(asyncio.BufferedProtocol):
         outgoing += frame
         if len(outgoing) >= EARLY_PIECES:
             self._write_outgoing()
-        answer: asyncio.Future[SendAnswer | Command] = self._new_future()
-        sent_frames[opaque] = (answer, deadline)
+        sent_frames[opaque] = (waiter, deadline)
         if deadline < self._sweep_at:
             self._schedule_sweep(deadline)
-        return answer
 
     def oneway(self, command: Command) -> None:
         """Send a command that nobody answers. Raises SendFailed when the connection is gone."""
@@ -320,7 +339,7 @@ class Channel(asyncio.BufferedProtocol):
         others = [answer for answer, _ in (*self._sent_frames.values(), *self._readers.values())]
         self._sent_frames.clear()
         self._readers.clear()
-        failed: list[asyncio.Future[Any]] = [*waiting.values(), *others]
+        failed: list[asyncio.Future[Any] | AnswerWaiter] = [*waiting.values(), *others]
         for waiter in failed:
             if not waiter.done():
                 waiter.set_exception(error)

@@ -253,7 +253,7 @@ def test_a_blocking_send_without_answer_ends_at_its_deadline(scripted_broker):
 
 
 def test_threads_have_connections_of_their_own_up_to_the_limit(scripted_broker, monkeypatch):
-    monkeypatch.setattr(thread_sender, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(thread_sender, "THREADS_MAX", 3)
     numbered(scripted_broker)
     together = threading.Barrier(6)
     results = []
@@ -271,8 +271,8 @@ def test_threads_have_connections_of_their_own_up_to_the_limit(scripted_broker, 
             thread.join(30)
         assert sorted(result.queue_offset for result in results) == list(range(1, 301))
         assert len({result.msg_id for result in results}) == 300
-        # name server, loop thread, and three of threads
-        assert 3 <= len(scripted_broker.connections) <= 2 + 3
+        # name server, loop thread, and three of threads at most
+        assert 2 <= len(scripted_broker.connections) <= 2 + 3
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(scripted_broker, monkeypatch):

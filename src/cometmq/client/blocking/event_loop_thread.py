@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cometmq.errors import NotStarted, TooManyRequests
@@ -43,7 +44,7 @@ class EventLoopThread:
         self._users = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="cometmq-loop", daemon=True)
-        self._calls: deque[tuple[Callable[[], None], Future[Any]]] = deque()
+        self._calls: deque[tuple[Callable[[], None], Callable[[Exception], None]]] = deque()
         self._called: set[Future[Any]] = set()
         self._is_woken = self._is_over = self._has_begun_last = False
         self._thread.start()
@@ -134,14 +135,22 @@ class EventLoopThread:
                 return
             inside.add_done_callback(lambda done: _copy_result(done, outside))
 
-        self._calls.append((run, outside))
+        self.submit(run, partial(_fail, outside))
+        return outside
+
+    def submit(self, run: Callable[[], None], refuse: Callable[[Exception], None]) -> None:
+        """Call `run`, which must not raise, on the loop, soon and in the order of the calls.
+
+        Many calls share one wake-up of the loop. `refuse` is called instead with NotStarted when
+        the loop thread ends before. For callers that wait, so that no more come than threads.
+        """
+        self._calls.append((run, refuse))
         if not self._is_woken:
             self._is_woken = True
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # the loop was closed since the caller looked
                 self._refuse_calls()
-        return outside
 
     def _drain(self) -> None:
         if self._has_begun_last:
@@ -149,7 +158,7 @@ class EventLoopThread:
             return
         self._is_woken = False  # before the loop below: a later append must wake the loop again
         for _ in range(len(self._calls)):
-            run, _outside = self._calls.popleft()
+            run, _refuse = self._calls.popleft()
             run()
 
     def _cancel_calls(self) -> None:
@@ -161,8 +170,8 @@ class EventLoopThread:
         """Fail the calls that no loop will begin any more."""
         self._is_woken = False  # before the loop below, as in `_drain`
         while self._calls:
-            _run, outside = self._calls.popleft()
-            _fail(outside, NotStarted(_ENDED))
+            _run, refuse = self._calls.popleft()
+            refuse(NotStarted(_ENDED))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

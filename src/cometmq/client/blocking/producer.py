@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.client.blocking.bridge import BlockingBridge
-from cometmq.client.blocking.producer_base import send, send_in_transaction
+from cometmq.client.blocking.producer_base import send, send_batch, send_in_transaction
 from cometmq.client.producer.async_producer import AsyncProducer
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Producer:
         queue. Retried like send. Raises PartlySent (with the results so far) when some of several
         requests failed, else the error itself.
         """
-        return self._bridge.call(self._inner.send_batch(messages, timeout_s))
+        return send_batch(self._bridge, self._inner, messages, timeout_s)
 
     def send_many(self, messages: Iterable[Message], timeout_s: float = 60.0) -> list[SendResult]:
         """Send many messages fast and in order; one result for each, in the order given.

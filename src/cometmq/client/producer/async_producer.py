@@ -148,10 +148,11 @@ class AsyncProducer:
             return await pipeline.send_to(message, queue, deadline)
         if message.sharding_key is not None:
             return await pipeline.send_in_key_order(message, deadline)
-        posted = pipeline.fast_path.post(message, deadline)
+        answer = pipeline.new_answer()
+        posted = pipeline.fast_path.post(answer, message, deadline)
         if posted is None:
             return await pipeline.send_slow_path(message, None, deadline)
-        answer, target, msg_id, born_ms = posted
+        target, msg_id, born_ms = posted
         try:
             result = result_of(target, target.addr, msg_id, await answer)
             counts = target.counts

@@ -3,6 +3,7 @@
 Owns grouping, framing and the order within a queue; refuses to know retries (`retrying_sender`).
 Invariants: the frames of one queue leave one after the other, across calls too, and none leaves
 before the previous one was stored, so a queue holds the messages in the order they were given.
+Threads that wait for each batch send plain ones without key by themselves (`thread_sender`).
 A queue's share holds the locks of all its keys, which single sends use as well (`send_pipeline`).
 Java: DefaultMQProducer.send(Collection), ProduceAccumulator
 """
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.producer import message_checks as checks
 from cometmq.client.producer.key_locks import KeyLocks
+from cometmq.client.producer.plain_batch import BATCH_MESSAGES_MAX, PlainBatch
 from cometmq.client.producer.prepared_message import PreparedBatch, prepare
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
-from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, results_of
+from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX, results_of
+from cometmq.client.producer.thread_sender import FailedBatch
 from cometmq.errors import CometError, PartlySent, RouteNotFound
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import QueueSelector
     from cometmq.client.producer.retrying_sender import ChooseQueue, RetryingSender
-    from cometmq.client.producer.send_fast_path import PostedBatch, QueueTarget, SendFastPath
+    from cometmq.client.producer.send_fast_path import QueueTarget, SendFastPath
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import Message
     from cometmq.model.queue import MessageQueue
@@ -78,57 +81,54 @@ class BatchSender:
 
         The first queue without a frame under way gets them; when all are busy, they wait for one.
         """
-        targets = self._fast_path.targets_for(messages)
-        if targets is None:
+        batch = self._fast_path.batch_of(messages)
+        targets = self._fast_path.targets_for(batch) if batch is not None else None
+        if batch is None or targets is None:
             return None
         for target in targets:
             mine = self._queue_locks.try_acquire(target.queue)
             if mine is not None:
                 try:
-                    return await self._send_frame_to(target, messages, deadline, retries)
+                    return await self._send_frame_to(target, batch, deadline, retries)
                 finally:
                     self._queue_locks.release(target.queue, mine)
         async with self._queue_locks.acquire(targets[0].queue, deadline):
-            return await self._send_frame_to(targets[0], messages, deadline, retries)
+            return await self._send_frame_to(targets[0], batch, deadline, retries)
 
     async def _send_frame_to(
-        self, target: QueueTarget, messages: list[Message], deadline: float, retries: int
+        self, target: QueueTarget, batch: PlainBatch, deadline: float, retries: int
     ) -> list[SendResult] | None:
         """Send them to this queue; None when there is no connection yet."""
         begun = asyncio.get_running_loop().time()
-        posted = self._fast_path.post_batch(messages, target, deadline)
+        posted = self._fast_path.post_batch(batch, target, deadline)
         if posted is None:
             return None
+        answer, target, ids, born_ms = posted
         try:
-            results = results_of(posted, await posted[0])
+            results = results_of(target, ids, await answer)
             target.counts.ok += 1
             target.counts.spent_s += asyncio.get_running_loop().time() - begun
             return results
         except CometError as error:
             target.counts.failed += 1
-            return await self._send_after_failure(messages, posted, deadline, retries, error)
+            failed = FailedBatch(batch.messages, ids, born_ms, (error, target.queue))
+            return await self.send_after_failure(failed, deadline, retries)
 
-    async def _send_after_failure(
-        self,
-        messages: list[Message],
-        posted: PostedBatch,
-        deadline: float,
-        retries: int,
-        error: CometError,
+    async def send_after_failure(
+        self, failed: FailedBatch, deadline: float, retries: int
     ) -> list[SendResult]:
-        """Go on by the slow path after an error of the fast one; all messages keep their ids."""
-        _, target, ids, born_ms = posted
-        frame = PreparedBatch(messages[0].topic, born_ms)
-        for message, msg_id in zip(messages, ids, strict=True):
+        """Go on by the slow path after an error of a fast one; all messages keep their ids."""
+        messages = failed.messages
+        frame = PreparedBatch(messages[0].topic, failed.born_ms)
+        for message, msg_id in zip(messages, failed.ids, strict=True):
             frame.add(message, msg_id)
 
         async def choose(failed_broker: str | None) -> MessageQueue:
             queues = await self._queues(frame.topic, deadline)
             return self._queue_selector.round_robin(frame.topic, queues, failed_broker)
 
-        failed = (error, target.queue)
         return await self._retrying_sender.send_batch(
-            frame, choose, retries, deadline, failed=failed
+            frame, choose, retries, deadline, failed=failed.attempt
         )
 
     async def send(
@@ -246,7 +246,7 @@ class BatchSender:
     async def _send_frames(self, share: _QueueShare) -> None:
         """Send a share frame by frame; stops at the first error, which it raises."""
         queue, indexes, messages, results, retries, deadline, stored = share
-        may_move = len(indexes) <= FRAME_MESSAGES_MAX and not any(
+        may_move = len(indexes) <= BATCH_MESSAGES_MAX and not any(
             messages[index].sharding_key for index in indexes
         )
 
@@ -260,7 +260,7 @@ class BatchSender:
 
         at = 0
         while at < len(indexes):
-            part = indexes[at : at + FRAME_MESSAGES_MAX]
+            part = indexes[at : at + BATCH_MESSAGES_MAX]
             found = await self._send_frame(messages, part, choose, retries, deadline)
             for index, result in zip(part, found, strict=False):
                 results[index] = result

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from cometmq.client.session.client_session import ClientSession
     from cometmq.model.message import Message
     from cometmq.model.results import SendResult
+    from cometmq.wire.command import Command
+    from cometmq.wire.templates.send_response import SendAnswer
 
     R = TypeVar("R", bound=SendResult | None)
 
@@ -50,9 +52,13 @@ class SendPipeline:
     def __init__(self, session: ClientSession, options: ProducerOptions) -> None:
         self.session = session
         self._options = options
+        self.retries = options.retries
         self.attempt_s = options.attempt_timeout_s
         """How long one attempt may take; None: as long as the call."""
         self._now = asyncio.get_running_loop().time
+        self.new_answer: Callable[[], asyncio.Future[SendAnswer | Command]]
+        """Makes the future of a response."""
+        self.new_answer = asyncio.get_running_loop().create_future
         tracker = None if options.latency_fault == "off" else LatencyTracker(session, options)
         self.queue_selector = selector = QueueSelector(
             first := random.getrandbits(16),
@@ -290,10 +296,11 @@ class SendPipeline:
         await self.retrying_sender.send_oneway(prepared, await self.select_queue(message, queue))
 
     async def _send_unordered(self, message: Message, deadline: float) -> SendResult:
-        posted = self.fast_path.post(message, deadline)
+        answer = self.new_answer()
+        posted = self.fast_path.post(answer, message, deadline)
         if posted is None:
             return await self.send_slow_path(message, None, deadline)
-        answer, target, msg_id, born_ms = posted
+        target, msg_id, born_ms = posted
         begun = self._now()
         try:
             result = result_of(target, target.addr, msg_id, await answer)

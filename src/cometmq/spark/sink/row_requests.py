@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq.client.producer.plain_batch import BATCH_MESSAGES_MAX
 from cometmq.client.producer.prepared_message import BATCH_ITEM_BYTES, EncodedBatch, PreparedMessage
-from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX, FRAME_MESSAGES_MAX
+from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX
 from cometmq.errors import ClientError
 from cometmq.model.topic import RETRY_PREFIX
 from cometmq.wire.records import message_batch
@@ -126,15 +127,15 @@ def _parts(chunk: RowChunk, topic: str, places: Sequence[int]) -> Iterable[Seque
         return
     if delays is None:
         longest = max(map(len, bodies)) + max(map(len, properties)) + _ITEM_BYTES
-        if longest * FRAME_MESSAGES_MAX <= FRAME_BYTES_MAX:  # measured: 0.1 us a row less
-            for begin in range(0, len(places), FRAME_MESSAGES_MAX):
-                yield places[begin : begin + FRAME_MESSAGES_MAX]
+        if longest * BATCH_MESSAGES_MAX <= FRAME_BYTES_MAX:  # measured: 0.1 us a row less
+            for begin in range(0, len(places), BATCH_MESSAGES_MAX):
+                yield places[begin : begin + BATCH_MESSAGES_MAX]
             return
     begin, size = 0, 0
     for index, at in enumerate(places):
         own = len(bodies[at]) + len(properties[at]) + _ITEM_BYTES
         is_alone = delays is not None and bool(delays[at])
-        is_full = size + own > FRAME_BYTES_MAX or index - begin >= FRAME_MESSAGES_MAX
+        is_full = size + own > FRAME_BYTES_MAX or index - begin >= BATCH_MESSAGES_MAX
         if index > begin and (is_alone or is_full):
             yield places[begin:index]
             begin, size = index, 0
