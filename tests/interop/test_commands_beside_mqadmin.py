@@ -1,92 +1,52 @@
-"""`cometmq` commands say of Apache's broker and of ours what mqadmin 5.5.0 says of them.
-
-A consumer and a producer in Java are online meanwhile (java/Admin.java), which also runs mqadmin.
-"""
+"""`cometmq` commands show of Apache's broker and of ours what mqadmin 5.5.0 shows of them."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.in_process import Commands
 from client.short_delay_cluster import until
-from cometmq.testing.cluster import LocalCluster
-from cometmq.wire import fastjson
-from interop.apache import ApacheCluster
+from cometmq import Message, Producer, PushConsumer
+from interop import test_changes_beside_mqadmin as changes
+from interop.beside_mqadmin import (
+    BROKER,
+    CLUSTER,
+    GROUP,
+    TOPIC,
+    beside,
+    both,
+    lag,
+    progress,
+    properties,
+    route,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from interop.beside_mqadmin import Pair
     from interop.jvm import JavaHost
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-TOPIC, GROUP, BROKER = "AdminTopic", "admin-group", "broker-a"
-
-
-class Mqadmin:
-    """mqadmin in a JVM of its own, where a consumer and a producer are online."""
-
-    def __init__(self, java: JavaHost, namesrv: str, home: Path) -> None:
-        self._namesrv, self._number = namesrv, 0
-        self._child = subprocess.Popen(
-            [*java.command("Admin"), namesrv, TOPIC],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=home,
-            env={"PATH": "/usr/bin:/bin:/usr/local/bin", "ROCKETMQ_HOME": str(home)},
-        )
-
-    def __call__(self, *words: str) -> list[str]:
-        """The lines that a command prints."""
-        assert self._child.stdin is not None
-        asked = "\t".join(["60", words[0], "-n", self._namesrv, *words[1:]])
-        self._child.stdin.write(f"{asked}\n60\tnone\n")  # the second says that the first ended
-        self._child.stdin.flush()
-        self._until(f"### {self._number}")
-        found = self._until(f"### {self._number + 1}")
-        self._number += 2
-        return [line for line in found if line.strip()]
-
-    def stop(self) -> None:
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        self._child.stdin.close()
-        self._child.stdout.read()
-        self._child.wait(30)
-        self._child.stdout.close()
-
-    def _until(self, mark: str) -> list[str]:
-        assert self._child.stdout is not None
-        found: list[str] = []
-        for line in self._child.stdout:
-            if line.rstrip("\n") == mark:
-                return found
-            found.append(line.rstrip("\n"))
-        raise AssertionError("mqadmin ended:\n" + "\n".join(found[-40:]))
-
-
-@contextmanager
-def running(side: str, jars: Path, folder: Path) -> Iterator[ApacheCluster | LocalCluster]:
-    if side == "ours":
-        with LocalCluster(folder / "ours", apart=True, brokerName=BROKER) as cluster:
-            yield cluster
-        return
-    apache = ApacheCluster(jars, folder / "apache", brokerName=BROKER)
-    try:
-        yield apache
-    finally:
-        apache.stop()
-
-
-Pair = tuple[Commands, Mqadmin, str]
+PAGE = Path(__file__).parents[2] / "docs" / "operate" / "cli.md"
+_NAMES = """
+    brokerStatus clusterList topicList topicRoute topicStatus topicClusterList updateTopic
+    deleteTopic updateTopicPerm allocateMQ statsAll updateSubGroup deleteSubGroup
+    consumerProgress consumerStatus consumerConnection producerConnection producer
+    cloneGroupOffset resetOffsetByTime skipAccumulatedMessage setConsumeMode startMonitoring
+    queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset queryMsgTraceById
+    printMsg printMsgByQueue sendMessage consumeMessage checkMsgSendRT getBrokerConfig
+    updateBrokerConfig getNamesrvConfig updateNamesrvConfig wipeWritePerm addWritePerm
+    exportMetadata
+"""
+DAILY = frozenset(_NAMES.split())
+"""The commands of mqadmin that people use from day to day."""
 
 
 @pytest.fixture(scope="module", params=["apache", "ours"])
@@ -96,54 +56,11 @@ def pair(
     java: JavaHost,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Pair]:
-    """Our commands, mqadmin, and the broker's address."""
-    folder = tmp_path_factory.mktemp(request.param)
-    with running(request.param, apache_jars, folder) as cluster:
-        Commands(cluster.namesrv)("topic", "create", TOPIC, "--queues", "4")
-        mqadmin = Mqadmin(java, cluster.namesrv, folder)
-        try:
-            mqadmin("clusterList")  # answered once its consumer and producer are online
-            yield Commands(cluster.namesrv), mqadmin, cluster.broker
-        finally:
-            mqadmin.stop()
+    with both(request.param, apache_jars, java, tmp_path_factory.mktemp(request.param)) as asked:
+        yield asked
 
 
-def table(lines: list[str], columns: int) -> set[tuple[str, ...]]:
-    """The first columns of each line of a table of mqadmin's, without its head."""
-    return {
-        tuple(line.split()[:columns])
-        for line in lines
-        if not line.startswith("#") and len(line.split()) >= columns
-    }
-
-
-def properties(lines: list[str]) -> dict[str, str]:
-    """Lines like `key = value`, perhaps with an address in front."""
-    line_of = re.compile(r"(?:\S+:\d+\s+)?(\w[\w.]*)\s*[=:]\s+(.*)")
-    pairs = (line_of.fullmatch(line.strip()) for line in lines)
-    return {found[1]: found[2].strip() for found in pairs if found}
-
-
-def route(mqadmin: Mqadmin, topic: str) -> list[dict[str, Any]]:
-    """The queues of a topic by broker; the JSON has numbers as keys."""
-    found = fastjson.loads("".join(mqadmin("topicRoute", "-t", topic)).encode())
-    assert isinstance(found, dict)
-    return list(found["queueDatas"])
-
-
-def progress(mqadmin: Mqadmin, group: str, topic: str = TOPIC) -> set[tuple[str, ...]]:
-    """Topic, broker, queue, end, committed and lag of each queue, by mqadmin."""
-    rows = table(mqadmin("consumerProgress", "-g", group), 6)
-    return {row for row in rows if row[0] == topic}
-
-
-def lag(cometmq: Commands, group: str, topic: str = TOPIC) -> set[tuple[str, ...]]:
-    """The same by ours."""
-    names = ("topic", "broker", "queue_id", "end_offset", "committed", "lag")
-    rows = cometmq("group", "lag", group, "--topic", topic, "--json").json["queues"]
-    return {tuple(str(row[name]) for name in names) for row in rows}
-
-
+@beside("clusterList", "brokerStatus")
 def test_clusters_and_brokers(pair: Pair) -> None:
     cometmq, mqadmin, addr = pair
     (row,) = cometmq("cluster", "--json").json["brokers"]
@@ -156,38 +73,106 @@ def test_clusters_and_brokers(pair: Pair) -> None:
     assert theirs["brokerVersionDesc"] == row["version"]
 
 
-def test_settings(pair: Pair) -> None:
-    cometmq, mqadmin, addr = pair
-    key = "maxTransferCountOnMessageInMemory"
-    assert cometmq("brokers", "config", "set", BROKER, f"{key}=31").code == 0
-    theirs = properties(mqadmin("getBrokerConfig", "-b", addr))
-    ours = cometmq("brokers", "config", "get", BROKER, "--json").json
-    assert (theirs[key], ours[key]) == ("31", "31")
-    assert {name: ours[name] for name in theirs} == theirs
-    mqadmin("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
-    (found,) = cometmq("nameservers", "config", "get", "orderMessageEnable", "--json").json.values()
-    assert found == {"orderMessageEnable": "true"}
-
-
-def test_topics(pair: Pair) -> None:
+@beside("topicList", "topicRoute", "topicStatus", "topicClusterList")
+def test_a_topic(pair: Pair) -> None:
     cometmq, mqadmin, _ = pair
-    assert cometmq("topic", "create", "Beside", "--queues", "3").code == 0
-    assert cometmq("topic", "alter", "Beside", "--perm", "r").code == 0
     names = {line.strip() for line in mqadmin("topicList")}
     assert set(cometmq("topic", "list", "--system", "--json").json) == names
-    theirs = route(mqadmin, "Beside")
-    ours = cometmq("topic", "route", "Beside", "--json").json["brokers"]
+    theirs = route(mqadmin, TOPIC)
+    ours = cometmq("topic", "route", TOPIC, "--json").json["brokers"]
     assert [(one["readQueueNums"], one["writeQueueNums"], one["perm"]) for one in theirs] == [
-        (one["read_queues"], one["write_queues"], {"r": 4}[one["perm"]]) for one in ours
+        (one["read_queues"], one["write_queues"], {"rw": 6}[one["perm"]]) for one in ours
     ]
+    assert {one["cluster"] for one in ours} == set(mqadmin("topicClusterList", "-t", TOPIC))
     rows = cometmq("topic", "status", TOPIC, "--json").json["queues"]
     names_of = ("broker", "queue_id", "first_offset", "end_offset")
     queues = {row for row in table(mqadmin("topicStatus", "-t", TOPIC), 4) if row[0] == BROKER}
     assert {tuple(str(row[name]) for name in names_of) for row in rows} == queues
-    assert cometmq("topic", "delete", "Beside", "--yes").code == 0
-    assert "Beside" not in {line.strip() for line in mqadmin("topicList")}
 
 
+@beside("getBrokerConfig", "getNamesrvConfig")
+def test_settings(pair: Pair) -> None:
+    cometmq, mqadmin, addr = pair
+    theirs = properties(mqadmin("getBrokerConfig", "-b", addr))
+    ours = cometmq("brokers", "config", "get", BROKER, "--json").json
+    assert len(theirs) > 100
+    assert {name: ours[name] for name in theirs} == theirs
+    theirs = properties(mqadmin("getNamesrvConfig"))
+    (ours,) = cometmq("nameservers", "config", "get", "--json").json.values()
+    assert "orderMessageEnable" in theirs
+    assert {name: ours[name] for name in theirs} == theirs
+
+
+@beside("exportMetadata")
+def test_topics_and_groups_as_a_file(pair: Pair, tmp_path: Path) -> None:
+    cometmq, mqadmin, _ = pair
+    mqadmin("exportMetadata", "-c", CLUSTER, "-f", str(tmp_path))
+    theirs = json.loads((tmp_path / "metadata.json").read_text())
+    ours = cometmq("brokers", "metadata").json[BROKER]
+    for table_of, kind in (("topicConfigTable", "topics"), ("subscriptionGroupTable", "groups")):
+        assert theirs[table_of]
+        assert set(theirs[table_of]) <= set(ours[kind])  # they leave out those of the system
+    topic = theirs["topicConfigTable"][TOPIC]
+    names_of = {"topicName": "topic_name", "readQueueNums": "read_queue_nums", "perm": "perm"}
+    assert {ours["topics"][TOPIC][own] == topic[name] for name, own in names_of.items()} == {True}
+
+
+@beside("queryMsgByOffset", "printMsgByQueue", "consumeMessage")
+def test_messages_of_one_queue(pair: Pair) -> None:
+    cometmq, mqadmin, _ = pair
+    ours = cometmq("topic", "peek", TOPIC, "--queue", f"{BROKER}:1", "--oldest", "--json").json
+    assert ours
+    place = ("-b", BROKER, "-i", "1", "-o", "0")
+    shown = "\n".join(mqadmin("queryMsgByOffset", "-t", TOPIC, *place))
+    found = cometmq("message", "get", TOPIC, f"{BROKER}:1:0", "--json").json
+    assert found["msg_id"] == ours[0]["msg_id"]
+    assert f"UNIQ_KEY={found['msg_id']}" in shown
+    assert re.search(rf"OffsetID: +{found['offset_msg_id']}\b", shown), shown
+    printed = mqadmin("printMsgByQueue", "-t", TOPIC, "-a", BROKER, "-i", "1", "-p", "true")
+    assert ids(printed) == [one["msg_id"] for one in ours]
+    consumed = mqadmin("consumeMessage", "-t", TOPIC, *place, "-c", "1")
+    assert ids(consumed) == [ours[0]["msg_id"]]
+
+
+def ids(lines: list[str]) -> list[str]:
+    return re.findall(r"^MSGID: (\S+)", "\n".join(lines), re.MULTILINE)
+
+
+@beside("queryMsgTraceById")
+def test_what_became_of_a_message(pair: Pair) -> None:
+    cometmq, mqadmin, _ = pair
+    with Producer("traced-producers", namesrv=cometmq.namesrv, trace=True) as producer:
+        sent = producer.send(Message(TOPIC, b"traced"))
+    ask = ("message", "trace", sent.msg_id, "--json")
+    until(lambda: (done := cometmq(*ask)).code == 0 and done.json)
+    (ours,) = cometmq(*ask).json
+    (row,) = table(mqadmin("queryMsgTraceById", "-i", sent.msg_id), 7)
+    kind, group, _, _, _, took, state = row
+    assert (kind, group, took, state) == ("Pub", ours["group"], f"{ours['cost_ms']}ms", "success")
+    assert (ours["kind"], ours["is_ok"]) == ("sent", True)
+
+
+@beside("startMonitoring")
+def test_the_lag_of_groups_again_and_again(pair: Pair) -> None:
+    cometmq, mqadmin, _ = pair
+    assert cometmq("group", "create", "behind").code == 0
+    assert cometmq("group", "reset", "behind", TOPIC, "--to", "earliest", "--yes").code == 0
+    until(lambda: {row[5] for row in lag(cometmq, GROUP)} == {"0"})  # Java commits every 5 s
+    is_over = threading.Event()
+    consumer = PushConsumer("behind", namesrv=cometmq.namesrv, consume_from="first")
+    consumer.subscribe(TOPIC, "*", lambda _: is_over.wait(60) and None)
+    with consumer:  # mqadmin leaves out groups without members
+        until(lambda: cometmq("group", "members", "behind", "--json").json["members"])
+        words = ("--watch", "--every", "0.1", "--times", "2", "--json")
+        lines = cometmq("group", "lag", "--all", *words).out.splitlines()
+        looks = [{row["group"]: row["lag"] for row in json.loads(line)} for line in lines]
+        theirs = mqadmin.monitoring()
+        assert theirs["behind", TOPIC] == looks[0]["behind"] == looks[1]["behind"] > 4
+        assert theirs[GROUP, TOPIC] == looks[1][GROUP] == 0
+        is_over.set()
+
+
+@beside("allocateMQ")
 def test_the_division_of_queues(pair: Pair) -> None:
     cometmq, mqadmin, _ = pair
     members = ("127.0.0.1", "127.0.0.2")
@@ -200,6 +185,7 @@ def test_the_division_of_queues(pair: Pair) -> None:
     assert [one["queue_id"] for each in ours.values() for one in each] == [0, 1, 2, 3]
 
 
+@beside("statsAll")
 def test_traffic(pair: Pair) -> None:
     cometmq, mqadmin, _ = pair
     (found,) = cometmq("topic", "stats", TOPIC, "--json").json
@@ -208,8 +194,11 @@ def test_traffic(pair: Pair) -> None:
     assert set(found["out"]) >= theirs
 
 
+@beside(
+    "consumerConnection", "consumerProgress", "producerConnection", "consumerStatus", "producer"
+)
 def test_members_and_lag_of_a_group_in_java(pair: Pair) -> None:
-    cometmq, mqadmin, _ = pair
+    cometmq, mqadmin, addr = pair
     (member,) = cometmq("group", "members", GROUP, "--json").json["members"]
     assert member["language"] == "JAVA"
     words = (member["client_id"], member["addr"], member["language"])
@@ -218,15 +207,23 @@ def test_members_and_lag_of_a_group_in_java(pair: Pair) -> None:
     assert lag(cometmq, GROUP) == progress(mqadmin, GROUP)
     rows = cometmq("group", "lag", GROUP, "--topic", TOPIC, "--json").json["queues"]
     assert {row["owner"] for row in rows} == {member["client_id"]}
+    names_of = {line.split()[1] for line in mqadmin("consumerStatus", "-g", GROUP) if "@" in line}
+    assert names_of == {member["client_id"]}
     info = cometmq("group", "running", GROUP, "--json").json[member["client_id"]]
     assert {queue["topic"] for queue in info["queues"]} >= {TOPIC}
     (producer,) = cometmq("producers", "admin-producers", "--json").json
     connected = mqadmin("producerConnection", "-g", "admin-producers", "-t", TOPIC)
     assert any(producer["client_id"] in line for line in connected)
+    of_all = {(row["group"], row["client_id"]) for row in cometmq("producers", "--json").json}
+    listed = re.findall(
+        r"\((.+?)\) instance : clientId=(\S+?),", "\n".join(mqadmin("producer", "-b", addr))
+    )
+    assert of_all == set(listed)
     everyone = {row["group"]: row for row in cometmq("group", "lag", "--all", "--json").json}
     assert everyone[GROUP]["members"] == 1
 
 
+@beside("queryMsgById", "queryMsgByUniqueKey", "queryMsgByKey", "printMsg")
 def test_messages(pair: Pair) -> None:
     cometmq, mqadmin, _ = pair
     (sent,) = cometmq("topic", "send", TOPIC, "body", "--key", "beside", "--json").json
@@ -254,56 +251,6 @@ def test_messages(pair: Pair) -> None:
     assert {one["msg_id"] for one in by_time} == {one["msg_id"] for one in peeked}
 
 
-def test_groups_are_made_moved_saved_and_deleted(pair: Pair, tmp_path: Path) -> None:
-    cometmq, mqadmin, _ = pair
-    assert cometmq("group", "create", "made", "--retry-max-times", "7").code == 0
-    assert "7" in properties(mqadmin("getConsumerConfig", "-g", "made")).values()
-    for name in ("made", "cloned"):  # mqadmin asks the route of a group's retry topic
-        cometmq("topic", "create", f"%RETRY%{name}", "--queues", "1")
-    for to in ("latest", "1", "earliest", "1h"):
-        assert cometmq("group", "reset", "made", TOPIC, "--to", to, "--yes").code == 0
-        rows = lag(cometmq, "made")
-        assert len(rows) == 4
-        assert rows == progress(mqadmin, "made"), to
-    assert cometmq("group", "skip", "made", TOPIC, "--yes").code == 0
-    assert {row[5] for row in progress(mqadmin, "made")} == {"0"}
-    assert cometmq("group", "clone", "made", "cloned", "--yes").code == 0
-    assert progress(mqadmin, "cloned") == progress(mqadmin, "made")
-    file = str(tmp_path / "offsets.json")
-    assert cometmq("offsets", "export", "made", "-o", file).code == 0
-    before = progress(mqadmin, "made")
-    assert cometmq("group", "reset", "made", TOPIC, "--to", "0", "--yes").code == 0
-    assert progress(mqadmin, "made") != before
-    assert cometmq("offsets", "import", file, "--yes").code == 0
-    assert progress(mqadmin, "made") == before
-    assert cometmq("group", "delete", "made", "--yes").code == 0
-    assert "made" not in cometmq("group", "list", "--json").json
-    metadata = cometmq("brokers", "metadata").json[BROKER]
-    assert TOPIC in metadata["topics"]
-    assert "cloned" in metadata["groups"]
-
-
-def test_a_running_group_in_java_goes_where_it_is_moved(pair: Pair) -> None:
-    cometmq, _, _ = pair
-
-    def owned() -> list[dict[str, Any]]:
-        rows = cometmq("group", "lag", GROUP, "--topic", TOPIC, "--json").json["queues"]
-        assert isinstance(rows, list)
-        return rows
-
-    until(lambda: all(row["lag"] == 0 for row in owned()))
-    moved = cometmq("group", "reset", GROUP, TOPIC, "--to", "earliest", "--yes", "--json").json
-    assert {row["after"] for row in moved["queues"]} == {0}
-    until(lambda: all(row["lag"] == 0 for row in owned()), 60)
-
-
-def test_a_broker_is_taken_out_of_writing_and_back(pair: Pair) -> None:
-    cometmq, mqadmin, _ = pair
-    for command, perm in (("wipe-write", 4), ("restore-write", 6)):
-        assert cometmq("brokers", command, BROKER).code == 0
-        assert [one["perm"] for one in route(mqadmin, TOPIC)] == [perm]
-
-
 def test_what_nobody_knows_is_an_error(pair: Pair) -> None:
     cometmq, _, _ = pair
     for words in (("lag", f"{GROUP}s"), ("members", f"{GROUP}s")):
@@ -311,3 +258,14 @@ def test_what_nobody_knows_is_an_error(pair: Pair) -> None:
         assert (done.code, f"did you mean {GROUP}?" in done.err) == (1, True), done
     done = cometmq("topic", "status", f"{TOPIC}s")
     assert (done.code, f"did you mean {TOPIC}?" in done.err) == (1, True), done
+
+
+def test_every_daily_command_is_compared_and_has_its_line_on_the_page() -> None:
+    tests = [each for module in (globals(), vars(changes)) for each in module.items()]
+    marked = [
+        test.beside for name, test in tests if hasattr(test, "beside") and name[:5] == "test_"
+    ]
+    compared = {name for names in marked for name in names}
+    assert compared == DAILY
+    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)[^`]*`", row[1])} >= DAILY
