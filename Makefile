@@ -4,7 +4,7 @@
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help setup demo test check bench versus powercut soak failover mutants why interop pages docs
+.PHONY: help setup demo test check bench versus powercut soak failover mutants why interop airflow pages docs
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do \
@@ -45,6 +45,10 @@ why: setup ## plant each cause of a slow group, pairs of them and changes, and j
 
 interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+
+airflow: setup ## install Airflow apart, in var/airflow, and run its example
+	@test -x var/airflow/bin/airflow || { $(BIN)/python -m venv var/airflow && var/airflow/bin/python -m pip install -q 'apache-airflow>=3.3,<4' click rich; }
+	@$(BIN)/python -m pytest -n 0 tests/client/test_airflow_example.py $(ARGS)
 
 docs: setup ## write the reference of the public API as HTML to var/api; a link that leads nowhere fails
 	@$(BIN)/python scripts/api_reference.py $(ARGS)

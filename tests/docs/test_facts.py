@@ -131,7 +131,7 @@ def _is_attribute(path):
 
 
 def test_every_class_that_a_page_names_occurs_in_the_code():
-    sources = (ROOT / "src").rglob("*.py")
+    sources = (path for name in ("src", "examples") for path in (ROOT / name).rglob("*.py"))
     known = set(re.findall(r"\w+", " ".join(path.read_text(encoding="utf-8") for path in sources)))
     named = {
         word

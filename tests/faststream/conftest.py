@@ -1,33 +1,24 @@
-"""One cluster for the applications of these tests, and names of their own."""
+"""Topics for the applications of these tests, on the cluster of the test kit."""
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cometmq import Admin
-from cometmq.testing import LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-_numbers = count()
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A running broker and name server."""
-    with LocalCluster(tmp_path_factory.mktemp("faststream")) as running:
-        yield running
+    from cometmq.testing import LocalCluster
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    """A topic of one queue."""
-    name = f"stream-{next(_numbers)}"
-    with Admin(namesrv=cluster.namesrv) as admin:
-        admin.create_topic(name, 1)
+def topic(cometmq_cluster: LocalCluster, cometmq_make_topic: Callable[..., str]) -> Iterator[str]:
+    """A topic of one queue, and another for what becomes of its messages."""
+    name = cometmq_make_topic(queues=1)
+    with Admin(namesrv=cometmq_cluster.namesrv) as admin:
         admin.create_topic(f"{name}-out", 1)
-    return name
+        yield name
+        admin.delete_topic(f"{name}-out")

@@ -47,9 +47,9 @@ class Order(BaseModel):
 
 
 def test_a_handler_gets_models_and_its_result_goes_to_a_topic(
-    cluster: LocalCluster, topic: str
+    cometmq_cluster: LocalCluster, topic: str
 ) -> None:
-    broker = CometBroker(cluster.namesrv, group=f"app-{topic}")
+    broker = CometBroker(cometmq_cluster.namesrv, group=f"app-{topic}")
     seen: list[Any] = []
 
     @broker.subscriber(topic, **FIRST)
@@ -87,10 +87,10 @@ def test_a_handler_gets_models_and_its_result_goes_to_a_topic(
     ],
 )
 def test_a_policy_says_what_becomes_of_a_failure(
-    cluster: LocalCluster, topic: str, policy: AckPolicy, calls: int, letters: int
+    cometmq_cluster: LocalCluster, topic: str, policy: AckPolicy, calls: int, letters: int
 ) -> None:
     group, seen = f"g-{topic}", list[str]()
-    broker = CometBroker(cluster.namesrv, logger=None)
+    broker = CometBroker(cometmq_cluster.namesrv, logger=None)
 
     @broker.subscriber(topic, group=group, ack_policy=policy, order="queue", suspend_ms=10, **FIRST)
     async def handle(text: str) -> None:
@@ -107,14 +107,16 @@ def test_a_policy_says_what_becomes_of_a_failure(
 
     run(scenario)
     assert seen == ["bad"] * calls + ["good"]
-    with Admin(namesrv=cluster.namesrv) as admin:
+    with Admin(namesrv=cometmq_cluster.namesrv) as admin:
         known = f"%DLQ%{group}" in admin.topics()
         stored = admin.topic_stats(f"%DLQ%{group}").values() if known else ()
     assert sum(one.max_offset for one in stored) == letters
 
 
-def test_a_message_that_nobody_acknowledged_comes_again(cluster: LocalCluster, topic: str) -> None:
-    broker, seen = CometBroker(cluster.namesrv, logger=None), list[int]()
+def test_a_message_that_nobody_acknowledged_comes_again(
+    cometmq_cluster: LocalCluster, topic: str
+) -> None:
+    broker, seen = CometBroker(cometmq_cluster.namesrv, logger=None), list[int]()
 
     @broker.subscriber(
         topic, group=f"g-{topic}", ack_policy=AckPolicy.MANUAL, order="queue", suspend_ms=10,
@@ -138,8 +140,8 @@ def test_a_message_that_nobody_acknowledged_comes_again(cluster: LocalCluster, t
     assert seen == [1, 1, 1, 2]
 
 
-def test_a_request_gets_what_the_handler_returns(cluster: LocalCluster, topic: str) -> None:
-    broker = CometBroker(cluster.namesrv, group=f"app-{topic}")
+def test_a_request_gets_what_the_handler_returns(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker = CometBroker(cometmq_cluster.namesrv, group=f"app-{topic}")
 
     @broker.subscriber(topic, **FIRST)
     async def double(number: int) -> int:
@@ -157,8 +159,10 @@ def test_a_request_gets_what_the_handler_returns(cluster: LocalCluster, topic: s
     run(scenario)
 
 
-def test_batches_come_as_lists_and_leave_in_few_requests(cluster: LocalCluster, topic: str) -> None:
-    broker, batches = CometBroker(cluster.namesrv, group=f"app-{topic}"), list[list[int]]()
+def test_batches_come_as_lists_and_leave_in_few_requests(
+    cometmq_cluster: LocalCluster, topic: str
+) -> None:
+    broker, batches = CometBroker(cometmq_cluster.namesrv, group=f"app-{topic}"), list[list[int]]()
 
     @broker.subscriber(topic, batch=True, order="queue", **FIRST)
     async def handle(numbers: list[int]) -> None:
@@ -176,19 +180,19 @@ def test_batches_come_as_lists_and_leave_in_few_requests(cluster: LocalCluster, 
 
 
 def test_other_clients_send_to_handlers_and_read_what_is_published(
-    cluster: LocalCluster, topic: str
+    cometmq_cluster: LocalCluster, topic: str
 ) -> None:
-    broker, seen = CometBroker(cluster.namesrv, group=f"app-{topic}"), list[Any]()
-    router = CometRouter(prefix="stream-")
+    broker, seen = CometBroker(cometmq_cluster.namesrv, group=f"app-{topic}"), list[Any]()
+    router = CometRouter(prefix="topic-")
 
-    @router.subscriber(topic.removeprefix("stream-"), expression="A || B", **FIRST)
+    @router.subscriber(topic.removeprefix("topic-"), expression="A || B", **FIRST)
     async def handle(body: Any) -> None:
         seen.append(body)
 
     broker.include_router(router)
 
     async def scenario() -> None:
-        async with broker, AsyncProducer("plain", namesrv=cluster.namesrv) as producer:
+        async with broker, AsyncProducer("plain", namesrv=cometmq_cluster.namesrv) as producer:
             await broker.start()
             for body, tag in ((b'{"a":1}', "A"), (b"no json", "B"), (b"left out", "C")):
                 await producer.send(Message(topic, body, tags=tag))
@@ -199,8 +203,8 @@ def test_other_clients_send_to_handlers_and_read_what_is_published(
     assert sorted(map(repr, seen)) == sorted(map(repr, ({"a": 1}, b"no json", b"")))
 
 
-def test_one_group_subscribes_to_one_thing(cluster: LocalCluster, topic: str) -> None:
-    broker = CometBroker(cluster.namesrv)
+def test_one_group_subscribes_to_one_thing(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker = CometBroker(cometmq_cluster.namesrv)
     for name in (topic, f"{topic}-out"):
         broker.subscriber(name, group="one")(lambda body: None)
 
@@ -215,9 +219,9 @@ def test_one_group_subscribes_to_one_thing(cluster: LocalCluster, topic: str) ->
     run(scenario)
 
 
-def test_a_stop_finishes_what_is_in_hand(cluster: LocalCluster, topic: str) -> None:
+def test_a_stop_finishes_what_is_in_hand(cometmq_cluster: LocalCluster, topic: str) -> None:
     group, begun, done = f"g-{topic}", asyncio.Event(), list[str]()
-    broker = CometBroker(cluster.namesrv)
+    broker = CometBroker(cometmq_cluster.namesrv)
     app = FastStream(broker)
 
     @broker.subscriber(topic, group=group, **FIRST)
@@ -236,10 +240,10 @@ def test_a_stop_finishes_what_is_in_hand(cluster: LocalCluster, topic: str) -> N
 
     run(scenario)
     assert done == ["x"]
-    with Admin(namesrv=cluster.namesrv) as admin:
+    with Admin(namesrv=cometmq_cluster.namesrv) as admin:
         assert [one.lag for one in admin.group_lag(group) if one.queue.topic == topic] == [0]
     again: list[Any] = []
-    consumer = PushConsumer(group, namesrv=cluster.namesrv)
+    consumer = PushConsumer(group, namesrv=cometmq_cluster.namesrv)
     consumer.subscribe(topic, "*", again.extend)
     with consumer:
         consumer.wait(0.5)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,27 +16,17 @@ from taskiq.exceptions import SendTaskError
 from cometmq import Admin, SettingsError
 from cometmq.errors import NotStarted
 from cometmq.taskiq import CometTaskBroker
-from cometmq.testing import LocalCluster
 from taskiq import AckableMessage, BrokerMessage, InMemoryBroker, SimpleRetryMiddleware
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
-_numbers = count()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("taskiq")) as running:
-        yield running
+    from cometmq.testing import LocalCluster
 
 
 @pytest.fixture
-def topic(cluster: LocalCluster) -> str:
-    name = f"tasks-{next(_numbers)}"
-    with Admin(namesrv=cluster.namesrv) as admin:
-        admin.create_topic(name, 2)
-    return name
+def topic(cometmq_make_topic: Callable[..., str]) -> str:
+    return cometmq_make_topic(queues=2)
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -49,8 +38,8 @@ async def until(condition: Callable[[], Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-def made(cluster: LocalCluster, topic: str, **settings: Any) -> CometTaskBroker:
-    broker = CometTaskBroker(cluster.namesrv, topic=topic, **settings)
+def made(cometmq_cluster: LocalCluster, topic: str, **settings: Any) -> CometTaskBroker:
+    broker = CometTaskBroker(cometmq_cluster.namesrv, topic=topic, **settings)
     return broker.with_result_backend(InMemoryBroker().result_backend)
 
 
@@ -67,13 +56,13 @@ async def worker(broker: CometTaskBroker) -> AsyncIterator[None]:
         await broker.shutdown()
 
 
-def waiting(cluster: LocalCluster, topic: str) -> int:
-    with Admin(namesrv=cluster.namesrv) as admin:
+def waiting(cometmq_cluster: LocalCluster, topic: str) -> int:
+    with Admin(namesrv=cometmq_cluster.namesrv) as admin:
         return sum(one.lag or 0 for one in admin.group_lag(topic) if one.queue.topic == topic)
 
 
-def test_a_task_runs_and_its_result_comes_back(cluster: LocalCluster, topic: str) -> None:
-    broker = made(cluster, topic)
+def test_a_task_runs_and_its_result_comes_back(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker = made(cometmq_cluster, topic)
 
     @broker.task
     async def add(a: int, b: int) -> int:
@@ -86,13 +75,13 @@ def test_a_task_runs_and_its_result_comes_back(cluster: LocalCluster, topic: str
             assert [one.return_value for one in results] == list(range(1, 21))
 
     run(scenario())
-    assert waiting(cluster, topic) == 0
+    assert waiting(cometmq_cluster, topic) == 0
 
 
 def test_a_task_that_fails_is_tried_again_by_taskiqs_middleware(
-    cluster: LocalCluster, topic: str
+    cometmq_cluster: LocalCluster, topic: str
 ) -> None:
-    broker, calls = made(cluster, topic), list[int]()
+    broker, calls = made(cometmq_cluster, topic), list[int]()
     broker.add_middlewares(SimpleRetryMiddleware(default_retry_count=5))
 
     @broker.task(retry_on_error=True)
@@ -110,8 +99,8 @@ def test_a_task_that_fails_is_tried_again_by_taskiqs_middleware(
     run(scenario())
 
 
-def test_a_delay_holds_a_task_back(cluster: LocalCluster, topic: str) -> None:
-    broker, ran = made(cluster, topic), list[float]()
+def test_a_delay_holds_a_task_back(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker, ran = made(cometmq_cluster, topic), list[float]()
 
     @broker.task
     async def note() -> None:
@@ -132,7 +121,7 @@ def test_a_delay_holds_a_task_back(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_a_task_that_was_not_acknowledged_goes_to_another_worker(
-    cluster: LocalCluster, topic: str
+    cometmq_cluster: LocalCluster, topic: str
 ) -> None:
     async def next_task(broker: CometTaskBroker) -> AckableMessage:
         found = await anext(broker.listen())
@@ -140,7 +129,7 @@ def test_a_task_that_was_not_acknowledged_goes_to_another_worker(
         return found
 
     async def scenario() -> None:
-        brokers = [made(cluster, topic, order="queue", suspend_ms=10) for _ in range(2)]
+        brokers = [made(cometmq_cluster, topic, order="queue", suspend_ms=10) for _ in range(2)]
         for one in brokers:
             one.is_worker_process = True
             await one.startup()
@@ -155,11 +144,11 @@ def test_a_task_that_was_not_acknowledged_goes_to_another_worker(
         await brokers[1].shutdown()
 
     run(scenario())
-    assert waiting(cluster, topic) == 0
+    assert waiting(cometmq_cluster, topic) == 0
 
 
-def test_a_broker_that_is_not_running_says_so(cluster: LocalCluster, topic: str) -> None:
-    broker = made(cluster, topic)
+def test_a_broker_that_is_not_running_says_so(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker = made(cometmq_cluster, topic)
 
     @broker.task
     async def nothing() -> None: ...
