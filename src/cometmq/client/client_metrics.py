@@ -8,9 +8,13 @@ exports them: prometheus_client collects a `ClientMetrics`, OpenTelemetry observ
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
+import time
+from concurrent.futures import CancelledError, Future
+from inspect import iscoroutinefunction
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cometmq.errors import ClientError
 from cometmq.metrics.registry import Metric, MetricKind, Sample
 
 if TYPE_CHECKING:
@@ -96,6 +100,7 @@ ALL = (
     PAUSED,
 )
 _ANSWER_S = 5.0
+"""How long all loops together have for their answers."""
 
 
 class MeasuredClient(Protocol):
@@ -116,27 +121,43 @@ class ClientMetrics:
     """What there is."""
 
     def __init__(self) -> None:
-        self._clients: list[tuple[MeasuredClient, asyncio.AbstractEventLoop | None]] = []
+        self._clients: list[_WatchedClient] = []
+        self._lock = Lock()
 
     def watch(self, *clients: MeasuredClient) -> None:
-        """Show these clients from now on; asyncio ones are given on their loop."""
-        for client in clients:
-            is_asyncio = type(client).__name__.startswith("Async")
-            loop = asyncio.get_running_loop() if is_asyncio else None
-            self._clients = [*self._clients, (client, loop)]
+        """Show these clients from now on; asyncio ones are given on their loop.
+
+        One that is shown already is not shown twice, one whose loop is closed no longer. Raises
+        ClientError for what is no client, and for an asyncio client where no loop runs.
+        """
+        found = [_watched(client) for client in clients]
+        with self._lock:
+            for one in found:
+                if all(one.client is not other.client for other in self._clients):
+                    self._clients = [*self._clients, one]
 
     def unwatch(self, client: MeasuredClient) -> None:
         """Show a client no longer."""
-        self._clients = [one for one in self._clients if one[0] is not client]
+        with self._lock:
+            self._clients = [one for one in self._clients if one.client is not client]
+
+    @property
+    def watched(self) -> int:
+        """How many clients are shown."""
+        return len(self._clients)
 
     def samples(self) -> list[Sample]:
-        """Everything, as it is now; a loop that does not answer within 5 s is left out."""
+        """Everything, as it is now; loops that do not answer within 5 s are left out."""
+        with self._lock:
+            self._clients = [one for one in self._clients if not one.is_over]
+            clients = self._clients
+        asked = [(one, one.ask()) for one in clients]
+        deadline_s = time.monotonic() + _ANSWER_S
         found: list[Sample] = []
-        for client, loop in self._clients:
-            try:
-                found += _ask(client, loop)
-            except (TimeoutError, RuntimeError):  # its loop hangs, or is closed
-                continue
+        for one, question in asked:
+            found += (
+                one.client.metric_samples() if question is None else _told(question, deadline_s)
+            )
         return found
 
     def collect(self) -> Iterator[Any]:
@@ -149,13 +170,57 @@ class ClientMetrics:
 _SERIES_MAX = 50_000
 
 
-def _ask(client: MeasuredClient, loop: asyncio.AbstractEventLoop | None) -> list[Sample]:
-    """Ask a client on its loop; a blocking one does that by itself."""
-    if loop is None or loop is _running_loop():
-        return client.metric_samples()
-    answer: Future[list[Sample]] = Future()
-    loop.call_soon_threadsafe(lambda: answer.set_result(client.metric_samples()))
-    return answer.result(_ANSWER_S)
+class _WatchedClient:
+    """A client, its loop if it is one of asyncio, and the question that it has not answered yet."""
+
+    def __init__(self, client: MeasuredClient, loop: asyncio.AbstractEventLoop | None) -> None:
+        self.client, self._loop = client, loop
+        self._asked: Future[list[Sample]] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its loop is closed."""
+        return self._loop is not None and self._loop.is_closed()
+
+    def ask(self) -> Future[list[Sample]] | None:
+        """Ask it on the loop of another thread, unless it still owes an answer.
+
+        None for one that is asked directly: here is its loop, or it is a blocking client, which
+        asks its loop by itself.
+        """
+        if self._loop is None or self._loop is _running_loop():
+            return None
+        if self._asked is None or self._asked.done():
+            question = self._samples()
+            try:
+                self._asked = asyncio.run_coroutine_threadsafe(question, self._loop)
+            except RuntimeError:  # the loop was closed meanwhile
+                question.close()
+                self._asked = Future()
+                self._asked.set_result([])
+        return self._asked
+
+    async def _samples(self) -> list[Sample]:
+        return self.client.metric_samples()
+
+
+def _told(question: Future[list[Sample]], deadline_s: float) -> list[Sample]:
+    """What a client answers; nothing where no answer comes in time, or its loop ends."""
+    try:
+        return question.result(max(0.0, deadline_s - time.monotonic()))
+    except (TimeoutError, CancelledError):
+        return []
+
+
+def _watched(client: MeasuredClient) -> _WatchedClient:
+    if not callable(getattr(client, "metric_samples", None)):
+        raise ClientError(f"{client!r:.80} is no producer or push consumer, it has no metrics")
+    if not iscoroutinefunction(getattr(client, "start", None)):
+        return _WatchedClient(client, None)
+    loop = _running_loop()
+    if loop is None:
+        raise ClientError("watch an asyncio client on its loop: call watch() in a coroutine")
+    return _WatchedClient(client, loop)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

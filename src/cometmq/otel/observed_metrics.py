@@ -67,9 +67,11 @@ class _SharedReading:
         with self._lock:
             if time.monotonic() >= self._until:
                 self._found = {}
-                for sample in self._read():
-                    self._found.setdefault(sample.metric.name, []).append(sample)
-                self._until = time.monotonic() + _READ_ONCE_S
+                try:
+                    for sample in self._read():
+                        self._found.setdefault(sample.metric.name, []).append(sample)
+                finally:  # an error is raised for one metric of an export, not for each
+                    self._until = time.monotonic() + _READ_ONCE_S
             return self._found.get(name, [])
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _FIELDS = ("traceparent", "tracestate")
-_SPAN, _BEGUN, _PROPERTIES, _TOKEN = "otel.span", "otel.begun", "otel.properties", "otel.token"
+_SPAN, _BEGUN, _TOKEN = "otel.span", "otel.begun", "otel.token"
+_GIVEN, _WRITTEN = "otel.given", "otel.written"
 _TYPES = {"half": "transaction"}
 
 
@@ -65,11 +66,12 @@ class Tracing(Middleware):
             attributes=_of_message(message, operation, context),
         )
         state = context.state
-        state[_SPAN], state[_PROPERTIES], state[_BEGUN] = span, given, self._now_ms() * 1_000_000
+        state[_SPAN], state[_BEGUN] = span, self._now_ms() * 1_000_000
         if carried is None and span.get_span_context().is_valid:
             carrier: dict[str, str] = {}
             _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
             message.properties = {**(given or {}), **carrier}
+            state[_GIVEN], state[_WRITTEN] = given, message.properties
 
     def after_send(self, message: Message, context: CallContext, result: SendResult | None) -> None:
         """End the span of a message that was stored."""
@@ -104,8 +106,16 @@ class Tracing(Middleware):
         span.end()
 
     def _end_send(self, message: Message, context: CallContext) -> Span:
-        """The span of a message, whose properties are again as they were given."""
-        message.properties = context.state.pop(_PROPERTIES)  # type: ignore[assignment]
+        """The span of a message, which carries no longer what was written for this send."""
+        written: Any = context.state.pop(_WRITTEN, None)
+        given: Any = context.state.pop(_GIVEN, None)
+        now = message.properties
+        if now is written:
+            message.properties = given
+        elif now and written and now.get("traceparent") == written["traceparent"]:
+            before = {name: given[name] for name in _FIELDS if given and name in given}
+            rest = {name: value for name, value in now.items() if name not in _FIELDS}
+            message.properties = rest | before
         return context.state.pop(_SPAN)  # type: ignore[return-value]
 
     # ---- handlers and polls
