@@ -493,12 +493,12 @@ def test_brokers_of_one_name_hear_who_is_the_first_of_them() -> None:
             one, two = await connect(server.address), await connect(server.address)
             await register(two, "t", "u", brokerId="1", brokerAddr=slave, **acting)
             await register(one, "t", "u", haServerAddr="ha:1", **acting)
-            notice = await asyncio.wait_for(heard.get(), 5)
+            notice = await asyncio.wait_for(heard.get(), 30)
             assert (notice["minBrokerId"], notice["minBrokerAddr"]) == ("0", BROKER)
             assert notice["haBrokerAddr"] == "ha:1"
             answer = await ask(two, RequestCode.UNREGISTER_BROKER, **WHO)
             assert answer.code == 0
-            notice = await asyncio.wait_for(heard.get(), 5)
+            notice = await asyncio.wait_for(heard.get(), 30)
             assert (notice["minBrokerId"], notice["minBrokerAddr"]) == ("1", slave)
             assert notice["offlineBrokerAddr"] == BROKER
             await ask(one, RequestCode.UPDATE_NAMESRV_CONFIG, b"notifyMinBrokerIdChanged=false")

@@ -92,7 +92,7 @@ def test_a_client_is_shown_once_and_what_is_no_client_is_refused(namesrv: str) -
 def test_loops_that_hang_cost_one_wait_together_and_are_asked_once(
     namesrv: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cometmq.client.client_metrics._ANSWER_S", 0.5)
+    monkeypatch.setattr("cometmq.client.client_metrics._ANSWER_S", 1.0)
     metrics, begun, go_on = ClientMetrics(), threading.Event(), threading.Event()
     asked: list[int] = []
 
@@ -118,7 +118,7 @@ def test_loops_that_hang_cost_one_wait_together_and_are_asked_once(
         assert begun.wait(30)
         began = time.monotonic()
         assert metrics.samples() == []
-        assert time.monotonic() - began < 6 * 0.5  # not one wait for each client
+        assert time.monotonic() - began < 5.5  # not one wait for each client
         assert metrics.samples() == []
     finally:
         go_on.set()

@@ -20,7 +20,7 @@ def test_background_work_goes_on_after_an_error_and_ends_when_stopped(caplog):
 
         background.every(0.001, work, name="work", first_s=0)
         background.spawn(asyncio.sleep(0), name="short")
-        await asyncio.wait_for(often.wait(), 5)
+        await asyncio.wait_for(often.wait(), 30)
         await background.stop()
         count = len(runs)
         await asyncio.sleep(0.01)

@@ -106,7 +106,7 @@ def test_a_worker_does_jobs_in_order_and_reports_errors():
 
         worker.submit(lambda: seen.append("job"), lambda problem: seen.append(problem))
         worker.submit(fail, lambda problem: (seen.append(problem.errno), ended.set()))
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 30)
         worker.close()
         assert seen == ["job", None, 5]
 

@@ -279,7 +279,7 @@ def test_an_idle_consumer_asks_for_its_locks_again_after_a_broken_connection(
         until(lambda: QUEUE in consumer.assigned)
         asked = _locks_asked(scripted_broker)
         scripted_broker.break_connections()
-        until(lambda: _locks_asked(scripted_broker) > asked, timeout_s=5)
+        until(lambda: _locks_asked(scripted_broker) > asked, timeout_s=15)
 
 
 def _locks_asked(scripted_broker):
@@ -382,7 +382,7 @@ def test_a_peer_that_never_answers_ends_the_call_at_its_deadline(scripted_broker
         began = time.monotonic()
         with pytest.raises(RemotingTimeout):
             producer.send(Message(TOPIC, b"x"), timeout_s=0.3)
-        assert 0.25 < time.monotonic() - began < 2
+        assert 0.25 < time.monotonic() - began < 2.9  # 3 s where nothing is said
 
 
 def test_a_cancelled_send_leaves_no_trace(scripted_broker):

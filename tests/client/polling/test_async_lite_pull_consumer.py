@@ -86,7 +86,7 @@ def test_a_poll_gives_messages_of_one_queue_in_order_at_most_so_many(queue, lite
         assert take(consumer, 17) == list(range(13, 30))
         began = time.monotonic()
         assert consumer.poll(0.2) == []
-        assert 0.15 < time.monotonic() - began < 2
+        assert 0.15 < time.monotonic() - began < 15
 
 
 def test_a_manual_commit_is_all_that_moves_the_group(queue, lite):

@@ -279,8 +279,8 @@ def test_a_queue_is_found_again_when_its_broker_comes_back_at_another_address(
         queue = producer.queues(topic)[0]
         keyed = [Message(topic, b"%d" % n, sharding_key=f"k{n % 5}") for n in range(20)]
         for send in (
-            lambda: producer.send(Message(topic, b"x"), timeout_s=5.0, queue=queue),
-            lambda: producer.send_many(keyed, timeout_s=8.0),
+            lambda: producer.send(Message(topic, b"x"), timeout_s=30.0, queue=queue),
+            lambda: producer.send_many(keyed, timeout_s=30.0),
         ):
             send()
             own_cluster.kill()

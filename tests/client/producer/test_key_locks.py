@@ -186,19 +186,22 @@ def test_a_lock_keeps_its_order_even_when_a_caller_gives_up_waiting():
     async def scenario():
         locks, entered, loop = KeyLocks(), [], asyncio.get_running_loop()
 
-        async def send(name, hold_s, timeout_s=10.0):
+        gave_up = asyncio.Event()
+
+        async def send(name, timeout_s=60.0):
             async with locks.acquire("key", loop.time() + timeout_s):
                 entered.append(name)
-                await asyncio.sleep(hold_s)
+                await gave_up.wait()
 
-        first = loop.create_task(send("first", 0.2))
+        first = loop.create_task(send("first"))
         await asyncio.sleep(0)
-        hasty = loop.create_task(send("hasty", 0, timeout_s=0.05))
+        hasty = loop.create_task(send("hasty", timeout_s=0.05))
         await asyncio.sleep(0)
-        last = loop.create_task(send("last", 0))
+        last = loop.create_task(send("last"))
         with pytest.raises(RemotingTimeout):
             await hasty
         assert entered == ["first"]
+        gave_up.set()
         await first
         await last
         assert entered == ["first", "last"]

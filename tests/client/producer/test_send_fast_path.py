@@ -338,13 +338,13 @@ def test_an_answer_that_trickles_in_ends_at_the_deadline(scripted_broker):
     from cometmq.net.send_socket import SendSocket
 
     listener = socket.create_server(("127.0.0.1", 0))
-    talker = threading.Thread(target=drop_by_drop, args=(listener, 1.2), daemon=True)
+    talker = threading.Thread(target=drop_by_drop, args=(listener, 4.0), daemon=True)
     talker.start()
     one = SendSocket(f"127.0.0.1:{listener.getsockname()[1]}", 1.0)
     begun = time.monotonic()
     with pytest.raises(RemotingTimeout):
-        one.exchange(one.next_opaque(), b"ask", 1.5)
-    assert time.monotonic() - begun < 2.3, "it waited for the drop after the deadline"
+        one.exchange(one.next_opaque(), b"ask", 5.0)
+    assert time.monotonic() - begun < 7.7, "it waited for the drop after the deadline"
     over.set()
     talker.join(10)
     listener.close()
@@ -372,8 +372,8 @@ def test_a_broker_that_takes_no_connection_costs_no_more_than_the_time_given(scr
                 place.addr, place.channel = addr, None
             begun = time.monotonic()
             with pytest.raises(RemotingError):
-                producer.send(Message(TOPIC, b"x"), timeout_s=1.5)
-            assert time.monotonic() - begun < 2.7, "two paths took the whole time each"
+                producer.send(Message(TOPIC, b"x"), timeout_s=4.0)
+            assert time.monotonic() - begun < 7.5, "two paths took the whole time each"
         for one in waiting:
             one.close()
 
