@@ -156,7 +156,9 @@ class ClientMetrics:
         found: list[Sample] = []
         for one, question in asked:
             found += (
-                one.client.metric_samples() if question is None else _told(question, deadline_s)
+                one.client.metric_samples()
+                if question is None
+                else _answer_of(question, deadline_s)
             )
         return found
 
@@ -204,7 +206,7 @@ class _WatchedClient:
         return self.client.metric_samples()
 
 
-def _told(question: Future[list[Sample]], deadline_s: float) -> list[Sample]:
+def _answer_of(question: Future[list[Sample]], deadline_s: float) -> list[Sample]:
     """What a client answers; nothing where no answer comes in time, or its loop ends."""
     try:
         return question.result(max(0.0, deadline_s - time.monotonic()))
