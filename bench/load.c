@@ -4,14 +4,14 @@
  * time and opaque each, TAGS, WAIT, and with --keys 1 a fresh KEYS as well. Pulls are PULL_MESSAGE (11)
  * of up to --pull records, no waiting; at the end of a queue they begin anew. Every answer is matched by
  * its opaque and its code looked at. With --rate R they leave in bursts, one a millisecond, R a second in
- * all, as far as the windows have room. --speak redis or nats sends the same messages to Redis (XADD) or NATS
+ * all, as far as the windows have room; --queues N instead of eight, their numbers with leading zeros. --speak redis or nats sends the same messages to Redis (XADD) or NATS
  * JetStream (HPUB with a reply subject). After the warm-up it counts for --seconds and prints one JSON line:
  * requests, messages, errors, latency percentiles, its own CPU and the server's (all threads).
  */
 #include "frames.h"
 #include <dirent.h>
 
-enum { BUFFER = 1 << 21, FRAME = 1 << 17, QUEUES = 8, SUB = 64, BUCKETS = 64 * SUB };
+enum { BUFFER = 1 << 21, FRAME = 1 << 23, QUEUES = 8, QUEUES_MAX = 100000, SUB = 64, BUCKETS = 64 * SUB };
 
 struct slot {
     uint64_t sent_ns;
@@ -28,7 +28,7 @@ struct connection {
 };
 struct field { size_t at, width; }; /* where a changing value stands in the template */
 
-static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid;
+static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid, queues = QUEUES;
 static double seconds = 1.2, warm = 0.4, rate;
 static const char *topic = "bench";
 enum protocol { ROCKETMQ, REDIS, NATS };
@@ -39,7 +39,7 @@ static size_t template_bytes;
 static struct field queue_field, born_field, unique_field, key_field, opaque_field, offset_field, inbox_field;
 static uint64_t histogram[BUCKETS], requests, messages, errors, unmatched, serial;
 static uint32_t generation;
-static uint64_t offsets[QUEUES];
+static uint64_t offsets[QUEUES_MAX];
 static long first_error;
 static int counting, stopping;
 static struct { struct connection *c; int slot; } *resting; /* with --rate: what may be asked when it is due */
@@ -96,20 +96,24 @@ static char *mark(char *at, struct field *field, size_t width) {
     return at + width;
 }
 
+static size_t digits_of(int number) {
+    return snprintf(NULL, 0, "%d", number);
+}
+
 static void make_template(void) {
     char *start = (char *)template + 8, *at = start;
     if (pull) {
         at += sprintf(at, "{\"code\":11,\"extFields\":{\"commitOffset\":\"0\",\"consumerGroup\":\"bench\","
                           "\"expressionType\":\"TAG\",\"maxMsgNums\":\"%d\",\"queueId\":\"", pull);
-        at = mark(at, &queue_field, 1);
+        at = mark(at, &queue_field, digits_of(queues - 1));
         at += sprintf(at, "\",\"queueOffset\":\"");
         at = mark(at, &offset_field, 10);
         at += sprintf(at, "\",\"subVersion\":\"0\",\"subscription\":\"*\",\"suspendTimeoutMillis\":\"0\","
                           "\"sysFlag\":\"4\",\"topic\":\"%s\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":", topic);
     } else {
         at += sprintf(at, "{\"code\":310,\"extFields\":{\"a\":\"bench\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\",\"e\":\"",
-                      topic, QUEUES);
-        at = mark(at, &queue_field, 1);
+                      topic, queues);
+        at = mark(at, &queue_field, digits_of(queues - 1));
         at += sprintf(at, "\",\"f\":\"0\",\"g\":\"");
         at = mark(at, &born_field, 13);
         at += sprintf(at, "\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001AC1100021F9018B4AAC2");
@@ -184,7 +188,7 @@ static void ask(struct connection *c, int slot, uint64_t now, uint64_t born_ms) 
     c->out_end += template_bytes;
     struct slot *s = &c->slots[slot];
     serial++;
-    s->queue = serial % QUEUES;
+    s->queue = serial % queues;
     s->sent_ns = now;
     s->opaque = 10000000 + (generation++ % 80000) * 1024 + slot; /* always eight digits */
     put_number(frame, queue_field, s->queue, 10);
@@ -363,6 +367,7 @@ static void read_arguments(int argc, char **argv) {
         else if (!strcmp(name, "body")) body_bytes = atoi(value);
         else if (!strcmp(name, "pull")) pull = atoi(value);
         else if (!strcmp(name, "keys")) keys = atoi(value);
+        else if (!strcmp(name, "queues")) queues = atoi(value);
         else if (!strcmp(name, "cpu")) cpu = atoi(value);
         else if (!strcmp(name, "server-pid")) server_pid = atoi(value);
         else if (!strcmp(name, "seconds")) seconds = atof(value);
@@ -371,6 +376,10 @@ static void read_arguments(int argc, char **argv) {
         else if (!strcmp(name, "topic")) topic = value;
         else if (!strcmp(name, "speak")) speak = !strcmp(value, "redis") ? REDIS : !strcmp(value, "nats") ? NATS : ROCKETMQ;
         else { fprintf(stderr, "bench: unknown option %s\n", argv[i]); exit(2); }
+    }
+    if (queues < 1 || queues > (speak == ROCKETMQ ? QUEUES_MAX : QUEUES)) {
+        fprintf(stderr, "bench: --queues is 1 to %d, to Redis and NATS at most %d\n", QUEUES_MAX, QUEUES);
+        exit(2);
     }
     if (!port || window < 1 || window > 1024 || body_bytes < 0 || body_bytes > FRAME / 2) {
         fprintf(stderr, "bench: --port is needed, --window is 1 to 1024, --body at most %d\n", FRAME / 2);
