@@ -4,7 +4,8 @@
  * time and opaque each, TAGS, WAIT, and with --keys 1 a fresh KEYS as well. Pulls are PULL_MESSAGE (11)
  * of up to --pull records, no waiting; at the end of a queue they begin anew. Every answer is matched by
  * its opaque and its code looked at. With --rate R they leave in bursts, one a millisecond, R a second in
- * all, as far as the windows have room; --queues N instead of eight, their numbers with leading zeros. --speak redis or nats sends the same messages to Redis (XADD) or NATS
+ * all, as far as the windows have room; --queues N instead of eight (those of
+ * them whose numbers have as many digits as the last one's). --speak redis or nats sends the same messages to Redis (XADD) or NATS
  * JetStream (HPUB with a reply subject). After the warm-up it counts for --seconds and prints one JSON line:
  * requests, messages, errors, latency percentiles, its own CPU and the server's (all threads).
  */
@@ -28,7 +29,7 @@ struct connection {
 };
 struct field { size_t at, width; }; /* where a changing value stands in the template */
 
-static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid, queues = QUEUES;
+static int port, connections = 1, window = 1, body_bytes = 128, pull, keys, cpu = -1, server_pid, queues = QUEUES, first_queue;
 static double seconds = 1.2, warm = 0.4, rate;
 static const char *topic = "bench";
 enum protocol { ROCKETMQ, REDIS, NATS };
@@ -188,7 +189,7 @@ static void ask(struct connection *c, int slot, uint64_t now, uint64_t born_ms) 
     c->out_end += template_bytes;
     struct slot *s = &c->slots[slot];
     serial++;
-    s->queue = serial % queues;
+    s->queue = first_queue + serial % (queues - first_queue);
     s->sent_ns = now;
     s->opaque = 10000000 + (generation++ % 80000) * 1024 + slot; /* always eight digits */
     put_number(frame, queue_field, s->queue, 10);
@@ -381,6 +382,7 @@ static void read_arguments(int argc, char **argv) {
         fprintf(stderr, "bench: --queues is 1 to %d, to Redis and NATS at most %d\n", QUEUES_MAX, QUEUES);
         exit(2);
     }
+    for (int of_ten = 10; of_ten < queues; of_ten *= 10) first_queue = of_ten;
     if (!port || window < 1 || window > 1024 || body_bytes < 0 || body_bytes > FRAME / 2) {
         fprintf(stderr, "bench: --port is needed, --window is 1 to 1024, --body at most %d\n", FRAME / 2);
         exit(2);
