@@ -106,10 +106,11 @@ def _rate(part: str, work: str, row: dict, ours: dict, best: float) -> str:
         words.append("the generator was the limit")
     if part == "sustained":
         words.append(f"behind {row['behind_s']:.1f} s")
+    cpu_us = median(row["cpu_us"])
+    cpu = f"{cpu_us:.1f}" if cpu_us else ""  # it was not measured
     figures = f"{rate:,.0f} {_spread(row['rates'], ',.0f')}"
     return (
-        f"| {work} | {row['server']} | {figures} | {bar} | {times} "
-        f"| {median(row['cpu_us']):.1f} | {', '.join(words)} |"
+        f"| {work} | {row['server']} | {figures} | {bar} | {times} | {cpu} | {', '.join(words)} |"
     )
 
 

@@ -36,12 +36,12 @@ async def until(condition: Callable[[], Any]) -> None:
 
 
 def test_what_no_handler_has_seen_is_not_acknowledged_first(
-    cluster: LocalCluster, topic: str
+    cometmq_cluster: LocalCluster, topic: str
 ) -> None:
     seen: list[int] = []
 
     def subscribe() -> CometBroker:
-        broker = CometBroker(cluster.namesrv, logger=None)
+        broker = CometBroker(cometmq_cluster.namesrv, logger=None)
 
         @broker.subscriber(
             topic, group=f"g-{topic}", ack_policy=AckPolicy.ACK_FIRST, max_workers=4, **FIRST
@@ -67,8 +67,12 @@ def test_what_no_handler_has_seen_is_not_acknowledged_first(
     run(scenario)
 
 
-def test_graceful_timeout_bounds_a_stop(cluster: LocalCluster, topic: str) -> None:
-    broker, begun, ended = CometBroker(cluster.namesrv, graceful_timeout=0.2), list[str](), []
+def test_graceful_timeout_bounds_a_stop(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker, begun, ended = (
+        CometBroker(cometmq_cluster.namesrv, graceful_timeout=0.2),
+        list[str](),
+        [],
+    )
 
     @broker.subscriber(topic, group=f"g-{topic}", **FIRST)
     async def endless(text: str) -> None:
@@ -88,8 +92,10 @@ def test_graceful_timeout_bounds_a_stop(cluster: LocalCluster, topic: str) -> No
     run(scenario)
 
 
-def test_clients_have_ids_that_no_forked_process_has(cluster: LocalCluster, topic: str) -> None:
-    broker, ids = CometBroker(cluster.namesrv), list[str]()
+def test_clients_have_ids_that_no_forked_process_has(
+    cometmq_cluster: LocalCluster, topic: str
+) -> None:
+    broker, ids = CometBroker(cometmq_cluster.namesrv), list[str]()
     broker.subscriber(topic, group=f"g-{topic}")(lambda body: None)
 
     async def scenario() -> None:
@@ -104,8 +110,8 @@ def test_clients_have_ids_that_no_forked_process_has(cluster: LocalCluster, topi
     assert all("faststream-" in one for one in ids)
 
 
-def test_a_second_start_changes_nothing(cluster: LocalCluster, topic: str) -> None:
-    broker, seen = CometBroker(cluster.namesrv), list[int]()
+def test_a_second_start_changes_nothing(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker, seen = CometBroker(cometmq_cluster.namesrv), list[int]()
 
     @broker.subscriber(topic, group=f"g-{topic}", **FIRST)
     async def note(number: int) -> None:
@@ -124,8 +130,8 @@ def test_a_second_start_changes_nothing(cluster: LocalCluster, topic: str) -> No
     assert sorted(seen) == list(range(20))
 
 
-def test_polls_at_once_share_one_member(cluster: LocalCluster, topic: str) -> None:
-    broker = CometBroker(cluster.namesrv)
+def test_polls_at_once_share_one_member(cometmq_cluster: LocalCluster, topic: str) -> None:
+    broker = CometBroker(cometmq_cluster.namesrv)
     subscriber = broker.subscriber(topic, group=f"g-{topic}", **FIRST)
 
     async def scenario() -> None:
@@ -151,9 +157,9 @@ def test_secrets_are_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_options_of_a_call_come_before_those_of_its_publisher(
-    cluster: LocalCluster, topic: str
+    cometmq_cluster: LocalCluster, topic: str
 ) -> None:
-    broker, seen = CometBroker(cluster.namesrv), list[Any]()
+    broker, seen = CometBroker(cometmq_cluster.namesrv), list[Any]()
     later = broker.publisher(topic, delay_level=18, tags="A", headers={"a": "1"})
 
     @broker.subscriber(topic, group=f"g-{topic}", **FIRST)
