@@ -148,3 +148,42 @@ def test_a_killed_snapshot_is_no_store_and_the_next_one_is_whole(tmp_path: Path)
         done = cometmq("store", "snapshot", str(store), str(target))
         assert done.returncode == 0, done.stderr
     check_copy(target, acked, committed)
+
+
+def test_a_broker_killed_during_a_snapshot_leaves_a_copy_that_is_whole(tmp_path: Path) -> None:
+    """The command waits for the broker that is gone (30 s), then copies what it left."""
+    store, target = tmp_path / "store", tmp_path / "copy"
+    with (
+        LocalCluster(store, timeout_s=BOUND_S, **SIZES) as cluster,
+        load(cluster) as (senders, committer),
+    ):
+        acked, committed = acknowledged(senders), committer.committed
+        command = [COMMAND, "store", "snapshot", str(store), str(target)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: (target / "commitlog.unfinished" / ("0" * 20)).exists())
+        committer.ended.set()
+        committer.join()
+        cluster.kill()
+        assert not (target / "commitlog").exists(), "it was killed too late"
+        _, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0, stderr
+    check_copy(target, acked, committed)
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_no_store(tmp_path: Path) -> None:
+    store, target = tmp_path / "store", tmp_path / "copy"
+    with LocalCluster(store, timeout_s=BOUND_S, **SIZES) as cluster:
+        sender = Sender(cluster.broker, 0)
+        sender.start()
+        wait_until(lambda: sum(map(len, sender.acked.values())) > 1_000)
+        limited = f"ulimit -f 100; exec {COMMAND} store snapshot {store} {target}"
+        done = subprocess.run(
+            ["sh", "-c", limited], capture_output=True, text=True, timeout=BOUND_S, check=False
+        )
+        cluster.kill()
+        sender.join()
+    said = sentence(done)
+    assert said.startswith(f"the snapshot broke off at {target / 'commitlog.unfinished'}/"), said
+    assert "File too large" in said
+    assert "delete it and take another snapshot where there is room" in said
+    assert "broken off" in sentence(cometmq("store", "verify", str(target)))

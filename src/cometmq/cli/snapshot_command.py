@@ -5,22 +5,30 @@ Java: none.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cometmq.cli.late_progress import LateProgress
 from cometmq.cli.printed_columns import print_json
 from cometmq.cli.shared_options import json_option
+from cometmq.errors import StoreError
 from cometmq.runtime.system_clock_and_files import SystemClock, SystemFiles
 from cometmq.store.recovery.store_directory import StoreDirectory
 from cometmq.store.snapshots.store_snapshot import StoreSnapshot
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _UNIT = 1 << 20
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @click.command()
@@ -44,7 +52,7 @@ def snapshot(directory: Path, target: Path, commit_log: Path | None, as_json: bo
     progress = _Progress(clock)
     copying = StoreSnapshot(files, clock, source, target, time.sleep, progress.add)
     progress.begin(copying.needed_bytes())
-    with progress.drawing:
+    with _disk_errors_named(target), progress.drawing:
         done = copying.run()
     facts: dict[str, Any] = {
         "store": str(source.root),
@@ -53,8 +61,9 @@ def snapshot(directory: Path, target: Path, commit_log: Path | None, as_json: bo
         "took_ms": int((clock.monotonic_s() - begun) * 1000),
         **done._asdict(),
     }
-    files.write(target / "snapshot.json", json.dumps(facts, indent=2).encode())
-    files.sync_dir(target)
+    with _disk_errors_named(target):
+        files.write(target / "snapshot.json", json.dumps(facts, indent=2).encode())
+        files.sync_dir(target)
     if as_json:
         print_json(facts)
         return
@@ -64,6 +73,21 @@ def snapshot(directory: Path, target: Path, commit_log: Path | None, as_json: bo
         f"the log from byte {done.log_begin} to {done.log_end}"
     )
     click.echo(f"check it with: cometmq store verify {target}", err=not sys.stdout.isatty())
+
+
+@contextmanager
+def _disk_errors_named(target: Path) -> Iterator[None]:
+    """Say where the system refused, and that nothing may start from what is there."""
+    try:
+        yield
+    except OSError as problem:
+        where = problem.filename or target
+        reason = os.strerror(problem.errno) if problem.errno else str(problem)
+        room = " where there is room" if problem.errno in _NO_ROOM else ""
+        raise StoreError(
+            f"the snapshot broke off at {where}: {reason}; {target} is no whole store: delete it "
+            f"and take another snapshot{room}"
+        ) from problem
 
 
 class _Progress:

@@ -27,8 +27,19 @@ def copy_range(
 
     `end` None: to its end. The copy gets the size, the time of the last write and the permissions
     of the source; holes stay holes. `copied` is called with the number of each piece of data.
-    FileNotFoundError: there is no such file.
+    FileNotFoundError: there is no such file. OSError: of another kind, with the path of `target`
+    where the system names none.
     """
+    try:
+        _copy(source, target, start, end, copied)
+    except OSError as problem:
+        problem.filename = problem.filename or str(target)
+        raise
+
+
+def _copy(
+    source: Path, target: Path, start: int, end: int | None, copied: Callable[[int], None]
+) -> None:
     opened = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         stat = os.fstat(opened)
