@@ -15,10 +15,13 @@ import pytest
 
 from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
+from interop.beside_mqadmin import both
 from interop.jvm import JavaHost, compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from interop.beside_mqadmin import Pair
 
 HERE = Path(__file__).parent
 VERSION = "5.5.0"
@@ -182,3 +185,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A CometMQ broker and name server in a process of their own."""
     with LocalCluster(store=tmp_path_factory.mktemp("store")) as running:
         yield running
+
+
+@pytest.fixture(scope="module", params=["apache", "ours"])
+def pair(
+    request: pytest.FixtureRequest,
+    apache_jars: Path,
+    java: JavaHost,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Pair]:
+    """A cluster, Apache's or ours, and both commands at it."""
+    with both(request.param, apache_jars, java, tmp_path_factory.mktemp(request.param)) as asked:
+        yield asked

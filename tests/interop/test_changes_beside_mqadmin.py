@@ -16,7 +16,6 @@ from interop.beside_mqadmin import (
     GROUP,
     TOPIC,
     beside,
-    both,
     known,
     lag,
     progress,
@@ -26,24 +25,11 @@ from interop.beside_mqadmin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from interop.beside_mqadmin import Pair
-    from interop.jvm import JavaHost
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module", params=["apache", "ours"])
-def pair(
-    request: pytest.FixtureRequest,
-    apache_jars: Path,
-    java: JavaHost,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Pair]:
-    with both(request.param, apache_jars, java, tmp_path_factory.mktemp(request.param)) as asked:
-        yield asked
 
 
 @beside("updateTopic", "updateTopicPerm", "deleteTopic")

@@ -19,7 +19,6 @@ from interop.beside_mqadmin import (
     GROUP,
     TOPIC,
     beside,
-    both,
     lag,
     progress,
     properties,
@@ -28,10 +27,7 @@ from interop.beside_mqadmin import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from interop.beside_mqadmin import Pair
-    from interop.jvm import JavaHost
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 PAGE = Path(__file__).parents[2] / "docs" / "operate" / "cli.md"
@@ -47,17 +43,6 @@ _NAMES = """
 """
 DAILY = frozenset(_NAMES.split())
 """The commands of mqadmin that people use from day to day."""
-
-
-@pytest.fixture(scope="module", params=["apache", "ours"])
-def pair(
-    request: pytest.FixtureRequest,
-    apache_jars: Path,
-    java: JavaHost,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Pair]:
-    with both(request.param, apache_jars, java, tmp_path_factory.mktemp(request.param)) as asked:
-        yield asked
 
 
 @beside("clusterList", "brokerStatus")
