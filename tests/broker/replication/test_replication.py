@@ -231,13 +231,13 @@ def test_transfers_that_nobody_waits_for_are_gathered_for_some_milliseconds() ->
         for _ in range(100):
             pair.put(b"x" * 50)
             await asyncio.sleep(0.001)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
         assert pair.slave.log == pair.master.log
         await pair.stop()
         return len(transfers)
 
     async def both() -> None:
-        assert 100 / 6 < await scenario(is_waiting=False) < 100 / 4
+        assert 100 / 12 < await scenario(is_waiting=False) < 100 / 8
         assert await scenario(is_waiting=True) >= 100
 
     run(both())

@@ -29,7 +29,7 @@ _RUN_S = 0.05
 """How long a run goes on: the journal learns of what is done only when it ends.
 
 Measured with handlers of 10 ms at 100 queues, messages/s beside a concurrent consumer's: 0.77 with
-runs of 0.01 s, one for each thread, and a journal written for each; 0.93 to 0.97 now (2026-11-23,
+runs of 0.01 s, one for each thread, and a journal written for each; 0.95 to 1.00 now (2026-11-23,
 bench/pressure.py).
 """
 
