@@ -67,7 +67,9 @@ class Text(Serializer[str]):
     content_type = "text/plain"
 
     def encode(self, value: str) -> bytes:
-        """Return the text in UTF-8."""
+        """Return the text in UTF-8. Raises TypeError for anything else."""
+        if not isinstance(value, str):
+            raise TypeError(f"it is {type(value).__name__}, not str")
         return value.encode()
 
     def decode(self, body: bytes) -> str:
@@ -133,7 +135,7 @@ class Typed(Serializer[T]):
 class Pydantic(Serializer[T]):
     """Values of one type as JSON, checked by pydantic: a BaseModel, or what a TypeAdapter takes.
 
-    Needs `pip install 'cometmq[pydantic]'`.
+    Fields go under their aliases. Needs `pip install 'cometmq[pydantic]'`.
     """
 
     content_type = "application/json"
@@ -144,7 +146,9 @@ class Pydantic(Serializer[T]):
 
     def encode(self, value: T) -> bytes:
         """Return the value as JSON. Raises pydantic.ValidationError for one that does not fit."""
-        body: bytes = self._adapter.dump_json(self._adapter.validate_python(value))
+        checked = self._adapter.validate_python(value)
+        body: bytes = self._adapter.dump_json(checked, by_alias=True)
+        self._adapter.validate_json(body)  # so that nothing is sent that no reader can read
         return body
 
     def decode(self, body: bytes) -> T:
@@ -199,9 +203,8 @@ class Avro(Serializer[Any]):
         self, schema: Mapping[str, Any], *, older: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         self._avro = _library("fastavro", "Avro", "avro")
-        self._schema = self._avro.parse_schema(dict(schema))
-        self._writers = {self._mark_of(each): self._avro.parse_schema(dict(each)) for each in older}
-        self._mark = self._mark_of(schema)
+        self._writers = dict(map(self._known, older))
+        self._mark, self._schema = self._known(schema)
         self._writers[self._mark] = self._schema
 
     def encode(self, value: Any) -> bytes:
@@ -220,13 +223,24 @@ class Avro(Serializer[Any]):
                 f"it was written with a schema of the fingerprint {body[2:10].hex()}, which is not "
                 "known here: give that schema in older=[...]"
             )
-        return self._avro.schemaless_reader(BytesIO(body[10:]), writer, self._schema)
+        rest = BytesIO(body[10:])
+        record = self._avro.schemaless_reader(rest, writer, self._schema)
+        if rest.tell() != len(body) - 10:
+            raise ValueError("it goes on after the end of its record")
+        return record
 
-    def _mark_of(self, schema: Mapping[str, Any]) -> bytes:
-        """The fingerprint of a schema, as bodies carry it: 8 bytes, the least one first."""
-        form = self._avro.schema.to_parsing_canonical_form(dict(schema))
+    def _known(self, schema: Mapping[str, Any]) -> tuple[bytes, Any]:
+        """A schema's fingerprint as bodies carry it (8 bytes, the least one first), and itself."""
+        try:
+            parsed = self._avro.parse_schema(dict(schema))
+            form = self._avro.schema.to_parsing_canonical_form(dict(schema))
+        except Exception as error:
+            raise SettingsError(
+                f"a schema of Avro is {schema!r:.80}; it must be a dict as the file of a schema "
+                f"has it, of a record for instance: {type(error).__name__} {error}"
+            ) from error
         text: str = self._avro.schema.fingerprint(form, "CRC-64-AVRO")
-        return bytes.fromhex(text)
+        return bytes.fromhex(text), parsed
 
 
 def _as_dict(value: object) -> object:

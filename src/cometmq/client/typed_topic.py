@@ -84,7 +84,7 @@ class Topic(Generic[T]):
         except Exception as error:
             raise InvalidMessage(
                 f"a value of {type(value).__name__} for {self.name} cannot be written by "
-                f"{self.serializer!r}: {error}"
+                f"{self.serializer!r}: {_reason_of(error)}"
             ) from error
         return Message(
             self.name,
@@ -113,7 +113,7 @@ class Topic(Generic[T]):
             return self.serializer.decode(message.body)
         except Exception as error:
             raise ValueNotDecoded(
-                f"{message!r} cannot be read by {self.serializer!r}: {error}"
+                f"{message!r} cannot be read by {self.serializer!r}: {_reason_of(error)}"
             ) from error
 
     def handler(self, function: Callable[[list[Received[T]]], Returned]) -> TypedHandler[T]:
@@ -219,6 +219,11 @@ def _made(topic: Topic[T], function: object, *, is_each: bool) -> TypedHandler[T
 def _media_type(content_type: str) -> str:
     """A content type without its parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
+
+
+def _reason_of(error: Exception) -> str:
+    """What an error says, at least its type."""
+    return str(error) or type(error).__name__
 
 
 def _is_done(status: object) -> bool:
