@@ -35,9 +35,11 @@ def test_models_with_other_names_on_the_wire_come_back() -> None:
 def test_a_model_that_its_own_type_could_not_read_is_not_sent() -> None:
     changed = Bill(billNumber=7)
     changed.number = "seven"  # type: ignore[assignment]
-    with pytest.warns(UserWarning, match="serialized value may not be as expected"):
-        with pytest.raises(InvalidMessage, match="billNumber"):
-            Topic("T", Pydantic(Bill)).message(changed)
+    with (
+        pytest.warns(UserWarning, match="serialized value may not be as expected"),
+        pytest.raises(InvalidMessage, match="billNumber"),
+    ):
+        Topic("T", Pydantic(Bill)).message(changed)
     with pytest.raises(InvalidMessage, match="Field required"):
         Topic("T", Pydantic(OneWay)).message(OneWay.model_validate({"in": 1}))
 
