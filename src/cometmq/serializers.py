@@ -234,7 +234,7 @@ class Avro(Serializer[Any]):
         try:
             parsed = self._avro.parse_schema(dict(schema))
             form = self._avro.schema.to_parsing_canonical_form(dict(schema))
-        except Exception as error:
+        except (TypeError, ValueError, KeyError, self._avro.schema.SchemaParseException) as error:
             raise SettingsError(
                 f"a schema of Avro is {schema!r:.80}; it must be a dict as the file of a schema "
                 f"has it, of a record for instance: {type(error).__name__} {error}"
