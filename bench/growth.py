@@ -155,7 +155,8 @@ def queues(scale: float) -> Curve:
     curve = Curve("queues", "queues")
     for count in powers(1, 10_000 * scale):
         with a_broker(count) as server:
-            ask(server, 1.0, queues=count)
+            while stored(server.port, count) < 20 * count:  # the files of all queues are there
+                ask(server, 2.0, queues=count)
             curve.add(point(server, count, queues=count))
     return curve
 
