@@ -130,3 +130,21 @@ def test_the_map_names_every_package():
         re.findall(r"^\| \d \| `(\w+)`", (ROOT / "docs/design/map.md").read_text(), re.MULTILINE)
     )
     assert packages == drawn
+
+
+def test_no_file_has_the_marks_of_a_merge():
+    kinds = (".py", ".md", ".toml", ".yml", ".yaml", ".c", ".h", ".java", ".json", ".sh")
+    places = ("src", "tests", "docs", "bench", "scripts", "examples", "demo", "deploy", ".")
+    files = {
+        path
+        for place in places
+        for path in (ROOT / place).glob("*" if place == "." else "**/*")
+        if path.suffix in kinds and path.is_file()
+    }
+    assert len(files) > len(MODULES)
+    marks = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    assert not [
+        str(path.relative_to(ROOT))
+        for path in sorted(files)
+        if marks.search(path.read_text(encoding="utf-8", errors="replace"))
+    ]
