@@ -12,6 +12,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,11 @@ class SendSocket:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+    def abort(self) -> None:
+        """From another thread: have the exchange under way, or the next one, fail at once."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _bound(self, timeout_s: float) -> None:
         """Let the system bound each call: a socket with a Python timeout polls before each."""

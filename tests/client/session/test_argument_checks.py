@@ -292,7 +292,10 @@ ADMIN = {
     "unlock_queues": (("g", "c", [queue]), {"group": NAME, "client_id": TEXT, "queues": QUEUES}),
     "why": (("g",), {"group": NAME, "seconds": SECONDS}),
     "epochs": ((BROKER,), {"broker": [*TEXT, ""]}),
-    "promote": ((BROKER,), {"broker": [*TEXT, ""], "force": FLAG, "timeout_s": SECONDS}),
+    "promote": (
+        (BROKER,),
+        {"broker": [*TEXT, ""], "force": FLAG, "may_lose": FLAG, "timeout_s": SECONDS},
+    ),
     "resend_records": ((BROKER, []), {"broker": [*TEXT, ""], "records": [None, 5, "x", [5]]}),
     "parked": (("g",), {"group": NAME, **CHOSEN}),
     "parked_message": (("g", a_parked), {"group": NAME, "parked": PARKED}),

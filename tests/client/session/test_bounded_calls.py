@@ -39,6 +39,7 @@ def _stop_amid_calls(scripted_broker):
     )
     plain = [Message(TOPIC, b"x")] * 3
     calls = [
+        lambda: producer.send(Message(TOPIC, b"x"), timeout_s=60.0),
         lambda: producer.send(Message(TOPIC, b"x", sharding_key="k"), timeout_s=60.0),
         lambda: producer.send(Message(TOPIC, b"x", properties={"a": "b"}), timeout_s=60.0),
         lambda: producer.send_batch(plain, timeout_s=60.0),
@@ -57,8 +58,8 @@ def _stop_amid_calls(scripted_broker):
     for thread in threads:
         thread.start()
     waiting = (SEND, RequestCode.SEND_BATCH_MESSAGE)
-    # one queue takes one batch at a time: all but one are under way
-    until(lambda: sum(len(scripted_broker.requests(code)) for code in waiting) == len(calls))
+    sent = len(calls) + 1  # with the first
+    until(lambda: sum(len(scripted_broker.requests(code)) for code in waiting) == sent)
     producer.stop()
     for thread in threads:
         thread.join(10)

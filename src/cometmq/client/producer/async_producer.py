@@ -110,6 +110,7 @@ class AsyncProducer:
             finally:  # also when the caller is cancelled
                 session, self._session = self._session, None
                 if session is not None:
+                    self.pipeline.thread_sender.abort()
                     await session.stop()
 
     async def __aenter__(self) -> Self:

@@ -147,6 +147,14 @@ class ThreadSender:
                 while broker.idle:
                     broker.idle.pop().close()
 
+    def abort(self) -> None:
+        """After `close`: end the sends that still wait for an answer."""
+        assert self._is_closed, "new sends could begin"
+        with self._lock:
+            for broker in self._brokers.values():
+                for connection in broker.open:
+                    connection.abort()
+
     def counts(self) -> Iterator[tuple[str, SendCounts]]:
         """What was counted, by broker name."""
         with self._lock:
@@ -236,6 +244,9 @@ class ThreadSender:
                     broker.count -= 1
                 else:
                     broker.open[made] = SendCounts()
+        if self._is_closed:  # closed meanwhile: nobody would end a wait on this one
+            self._drop(broker, made)
+            return None
         return made
 
     def _release(self, broker: _Broker, connection: SendSocket, *, is_intact: bool) -> None:
