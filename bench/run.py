@@ -5,6 +5,8 @@
     python bench/run.py --only 64x1     shapes whose name contains the text
     python bench/run.py --json          one JSON object instead of the table
     python bench/run.py --save NAME     also writes bench/results/NAME.txt
+    python bench/run.py --history       also keeps it in bench/results/history.jsonl, beside the
+                                        last run of the same machine
 
 Before each round the server has rested: the broker files keys behind the answers.
 The ratio to the echo carries over between machines, absolute figures do not. A round in which
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import history
 from servers import HERE, Cores, Server, broker, compiled, echo, measure, save, until_idle
 
 ROUNDS, EXTRA_ROUNDS = 3, 3
@@ -224,19 +227,20 @@ HEADING = (
 )
 
 
+def commit() -> str:
+    """The commit of this tree; with -dirty where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=HERE, capture_output=True, text=True).stdout.strip()
+
+
 def machine(cores: Cores, why_python: str | None) -> str:
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
-    ).stdout.strip()
-    cpus = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    model = next((x.split(":")[1].strip() for x in cpus.splitlines() if "model name" in x), "")
     build = platform.python_implementation(), platform.python_version(), platform.python_compiler()
     pinned = f"server on core {cores.server}, generator on core {cores.generator}"
     return "\n".join(
         [
             f"command    python bench/{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}",
-            f"date       {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, commit {commit}",
-            f"machine    {model or platform.processor()}, {platform.system()} {platform.release()}",
+            f"date       {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, commit {commit()}",
+            f"machine    {history.processor()}, {platform.system()} {platform.release()}",
             f"python     {' '.join(build)}",
             f"pinning    {pinned if cores.server >= 0 else 'none'}",
             f"generator  {'C' if not why_python else f'Python, which is slower: {why_python}'}",
@@ -250,6 +254,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="shapes whose name contains this text")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     parser.add_argument("--save", default="", help="write bench/results/NAME.txt as well")
+    parser.add_argument("--history", action="store_true", help="keep the run in history.jsonl")
     parser.add_argument("--check", action="store_true", help="exit 1 when a mark is missed")
     parser.add_argument("--seconds", type=float, default=1.2, help="measured time of a round")
     parser.add_argument("--warm", type=float, default=0.4, help="time before it is measured")
@@ -285,6 +290,9 @@ def main() -> None:
             for line in bench.lines
         ]
         print(json.dumps({"about": about.splitlines(), "lines": lines}, indent=1))
+    if args.history:
+        ratios = {line.shape.name: (line.ratio, line.broker.server_us) for line in bench.lines}
+        print(history.add(commit(), bench.cores, ratios), file=sys.stderr)
     save(args.save, "\n".join([about, "", HEADING, *map(row, bench.lines)]))
     if args.check and any("MISSED" in line.notes() for line in bench.lines):
         sys.exit("bench: a mark was missed")
