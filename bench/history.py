@@ -1,6 +1,7 @@
 """The runs of bench/run.py that were kept: bench/results/history.jsonl, an object a line."""
 
 import json
+import os
 import platform
 import time
 from collections.abc import Mapping
@@ -22,13 +23,17 @@ def processor() -> str:
 def add(commit: str, cores: Cores, found: Mapping[str, tuple[float | None, float]]) -> str:
     """Keep a run; returns how it compares with the last one of the same machine and Python.
 
-    `found` has the ratio to the echo and the broker's CPU in us a message for each shape.
+    `found` has the ratio to the echo and the broker's CPU in us a message for each shape whose
+    rounds were not starved; without any the run is not kept.
     """
+    if not found:
+        return "all shapes were starved by other work: the run is not kept"
     new = {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commit": commit,
         "machine": f"{processor()}, {'two cores' if cores.server >= 0 else 'not pinned'}",
         "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 1),
         "shapes": {
             name: {"ratio": ratio and round(ratio, 3), "broker_us": round(us, 2)}
             for name, (ratio, us) in found.items()

@@ -141,9 +141,13 @@ class Line:
     broker: Round
     ratio: float | None
 
+    @property
+    def is_starved(self) -> bool:
+        return self.broker.starved or bool(self.echo and self.echo.starved)
+
     def notes(self) -> str:
         words = []
-        if self.broker.starved or (self.echo and self.echo.starved):
+        if self.is_starved:
             words.append("starved: worthless")
         generator = self.broker.generator_share
         if generator > GENERATOR_LIMIT and generator > self.broker.server_share:
@@ -291,7 +295,8 @@ def main() -> None:
         ]
         print(json.dumps({"about": about.splitlines(), "lines": lines}, indent=1))
     if args.history:
-        ratios = {line.shape.name: (line.ratio, line.broker.server_us) for line in bench.lines}
+        sound = [line for line in bench.lines if not line.is_starved]
+        ratios = {line.shape.name: (line.ratio, line.broker.server_us) for line in sound}
         print(history.add(commit(), bench.cores, ratios), file=sys.stderr)
     save(args.save, "\n".join([about, "", HEADING, *map(row, bench.lines)]))
     if args.check and any("MISSED" in line.notes() for line in bench.lines):
