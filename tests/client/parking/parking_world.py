@@ -133,6 +133,7 @@ class World:
     def commit(self, member: Member, offset: int) -> None:
         if self.owner is member:
             self.committed = max(self.committed, offset)
+            member.assigned.committed_offset = self.committed
 
     def checkpoint_at(self, end: int, keys: ParkedKeys) -> None:
         self.checkpoint = max(self.checkpoint, keys.needed_from(end))
@@ -200,6 +201,7 @@ class Member:
         world.owners += 1
         self.number, self.world = Member.numbers, world
         self.assigned = AssignedQueue(QUEUE, world.committed)
+        self.assigned.committed_offset = world.committed
         self.log = FakeLog(world)
         self.parking = QueueParking(
             self.assigned, f"member {self.number}", self.log, world.bounds, OPTIONS,

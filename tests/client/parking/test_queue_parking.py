@@ -47,6 +47,11 @@ def test_no_life_loses_a_message_or_breaks_the_order_of_a_key(redrives):
         live(seed, redrives=redrives)
 
 
+def test_an_owner_that_lost_its_lock_does_not_make_others_forget_what_was_dropped():
+    """It writes OPEN behind a message that it could not commit, which the next owner reads."""
+    live(1408864, redrives=False)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_ten_thousand_lives_lose_nothing_and_break_no_order():

@@ -80,7 +80,7 @@ class QueueParking:
         while not (assigned.is_dropped or self.is_open):
             try:
                 async with self._lock:
-                    await self._open(assigned.window.commit_offset)
+                    await self._open()
             except CometError:
                 assert assigned.is_dropped, "only then a record is given up"
                 return
@@ -89,7 +89,7 @@ class QueueParking:
     async def reopen(self) -> None:
         """Write OPEN again, so that records before it need not be read any more."""
         async with self._lock:
-            await self._open(self._assigned.window.commit_offset)
+            await self._open()
             if not self.is_owner():
                 self.lose()
 
@@ -197,7 +197,11 @@ class QueueParking:
                 self.lose()
         assert parked.key == record.key, "a record is about the message it names"
 
-    async def _open(self, start: int) -> None:
+    async def _open(self) -> None:
+        # what the broker has not, the next owner reads again: records of it must stay in force
+        start, committed = self._assigned.window.commit_offset, self._assigned.committed_offset
+        if committed is not None:
+            start = min(start, committed)
         known = self.log.keys.queues.get(self.place)
         self._epoch = max(known.epoch + 1 if known else 1, self.log.stamp_ms)
         topic, queue_id = self.place
