@@ -24,7 +24,6 @@ from cometmq.cli.shown_values import message_json, shown_body, shown_number, sho
 from cometmq.client.admin.nearest_name import nearest
 from cometmq.errors import GroupNotFound
 from cometmq.model.message import Property
-from cometmq.model.topic import dlq_topic_of
 
 if TYPE_CHECKING:
     from cometmq.cli.cluster_access import ClusterAccess
@@ -56,9 +55,17 @@ def list_groups(access: ClusterAccess, as_json: bool) -> None:
 @click.argument("group")
 @click.option("--count", type=click.IntRange(1, 10_000), default=10, show_default=True)
 @click.option("--oldest", is_flag=True, help="The oldest instead of the newest.")
+@choice_options
 @cluster_options
 @json_option
-def show(access: ClusterAccess, as_json: bool, group: str, count: int, oldest: bool) -> None:
+def show(
+    access: ClusterAccess,
+    as_json: bool,
+    group: str,
+    count: int,
+    oldest: bool,
+    chosen: dict[str, Any],
+) -> None:
     """Show the newest dead letters of a GROUP: where each came from, and why it was given up.
 
     CometMQ's clients write the reason; Java's do not.
@@ -68,7 +75,7 @@ def show(access: ClusterAccess, as_json: bool, group: str, count: int, oldest: b
         known = await admin.dead_letters()
         if group not in known:
             raise GroupNotFound(f"the group {group} has no dead letters{nearest(group, known)}")
-        return await admin.peek(dlq_topic_of(group), count, oldest=oldest)
+        return await admin.find_dead_letters(group, count, oldest=oldest, **chosen)
 
     letters = access.ask(work)
     if as_json:
@@ -151,9 +158,10 @@ def drop(
 
 @dlq.command()
 @click.argument("group")
-@click.argument("file", type=click.File("w"), default="-")
+@click.argument("file", type=click.File("w", lazy=False), default="-")
+@choice_options
 @cluster_options
-def export(access: ClusterAccess, group: str, file: TextIO) -> None:
+def export(access: ClusterAccess, group: str, file: TextIO, chosen: dict[str, Any]) -> None:
     """Write the dead letters of a GROUP that are not done to FILE, one JSON object a line."""
-    for one in access.ask(lambda admin: admin.open_dead_letters(group)):
+    for one in access.ask(lambda admin: admin.open_dead_letters(group, **chosen)):
         file.write(json.dumps({**message_json(one), **_facts(one)}) + "\n")

@@ -7,7 +7,7 @@ Java: none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypedDict
@@ -120,6 +120,7 @@ class SelectionArguments(TypedDict, total=False):
     reason: str | None
     since_ms: int
     until_ms: int
+    places: Collection[tuple[str, int]] | None
 
 
 class Selection(NamedTuple):
@@ -131,6 +132,8 @@ class Selection(NamedTuple):
     """A part of the reason, in any case."""
     since_ms: int = 0
     until_ms: int = (1 << 63) - 1
+    places: Collection[tuple[str, int]] | None = None
+    """Broker and offset in the parking topic, or in the dead-letter topic."""
 
     def takes(self, one: ParkedMessage) -> bool:
         """Whether a message is meant."""
@@ -139,6 +142,7 @@ class Selection(NamedTuple):
             and self.msg_id in (None, one.msg_id)
             and (self.reason or "").lower() in one.reason.lower()
             and self.since_ms <= one.parked_ms <= self.until_ms
+            and (self.places is None or (one.broker_name, one.position) in self.places)
         )
 
 

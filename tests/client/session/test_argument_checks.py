@@ -79,6 +79,7 @@ CHOSEN = {
     "reason": TEXT[1:],
     "since_ms": NUMBER,
     "until_ms": NUMBER,
+    "places": [5, [5], ["x"]],
 }
 """What chooses among messages of a group."""
 LEAVING = {"rate": ["x", -1, float("nan"), True], "dry_run": FLAG, "progress": FUNCTION[1:]}
@@ -306,7 +307,11 @@ ADMIN = {
         {"group": NAME, "to": NAME[1:], **CHOSEN, **LEAVING, "wait_s": SECONDS},
     ),
     "drop_parked": (("g",), {"group": NAME, **CHOSEN, "dry_run": FLAG}),
-    "open_dead_letters": (("g",), {"group": NAME}),
+    "open_dead_letters": (("g",), {"group": NAME, **CHOSEN}),
+    "find_dead_letters": (
+        ("g",),
+        {"group": NAME, "max_count": [*NUMBER, 0, 10_001], "oldest": FLAG, **CHOSEN},
+    ),
     "redrive_dead_letters": (
         ("g",),
         {

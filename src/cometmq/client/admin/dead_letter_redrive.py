@@ -19,6 +19,7 @@ from cometmq.client.parking.parking_messages import (
     control_form,
     copy_form,
     letter_facts,
+    takes_letter,
     with_body,
 )
 from cometmq.errors import CometError
@@ -88,7 +89,7 @@ class DeadLetterRedrive:
     def _is_meant(self, letter: MessageExt) -> bool:
         if self._repaired is not None and _place(letter) not in self._repaired:
             return False
-        return self._wanted.takes(letter_facts(letter)) and not self._is_done(letter)
+        return takes_letter(self._wanted, letter) and not self._is_done(letter)
 
     async def send(
         self, to: str | None, rate: float, *, to_group: bool, dry_run: bool

@@ -7,7 +7,7 @@ carry out; dead letters are sent from here. Works on Apache's brokers as well. J
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.client.admin.dead_letter_redrive import DeadLetterRedrive
@@ -15,7 +15,7 @@ from cometmq.client.admin.parking_commands import ParkingCommands
 from cometmq.client.admin.recent_parking_logs import RecentParkingLogs
 from cometmq.client.admin.user_admin import AsyncUserAdmin
 from cometmq.client.parking.parking_log import LETTERS, PARKED
-from cometmq.client.parking.parking_messages import restore
+from cometmq.client.parking.parking_messages import restore, takes_letter
 from cometmq.client.producer.producer_options import ProducerOptions
 from cometmq.client.producer.retrying_sender import RetryingSender
 from cometmq.client.session.argument_checks import (
@@ -35,20 +35,27 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from cometmq.client.admin.dead_letter_redrive import Repaired
+    from cometmq.client.admin.message_reader import MessageReader
     from cometmq.client.parking.parking_log import ParkingLog
     from cometmq.model.message import MessageExt
     from cometmq.model.parking import Progress, RedriveReport, SelectionArguments
+    from cometmq.model.queue import MessageQueue
 
 _RATE_MAX = 1_000_000
+_LETTERS_MAX = 10_000
+_LETTERS_READ = 1_024
+"""Letters that are read before those found are counted."""
 
 
 class AsyncParkingAdmin(AsyncUserAdmin):
     """The part of an admin that is about parked keys and dead letters.
 
     `key`, `msg_id`, `reason` (a part of it), `since_ms` and `until_ms` (when it was parked or given
-    up, epoch ms) choose messages; without any, all. `rate` is messages a second in all, 0 without
-    limit. `progress` is called with how many are done, and of how many. A `dry_run` changes nothing
-    and reports what is asked. What was interrupted goes on when it is called again.
+    up, epoch ms) and `places` (broker and offset in the parking or dead-letter topic) choose
+    messages; without any, all. A dead letter's key is its sharding key or one of its keys.
+    `rate` is messages a second in all, 0 without limit. `progress` is called with how many are
+    done, and of how many. A `dry_run` changes nothing and reports what is asked. What was
+    interrupted goes on when it is called again.
     """
 
     _recent: RecentParkingLogs | None = None
@@ -186,10 +193,39 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         redrive = await self._dead_letter_redrive(group, wanted, None)
         return await redrive.drop(dry_run=dry_run)
 
-    async def open_dead_letters(self, group: str) -> list[MessageExt]:
+    async def open_dead_letters(
+        self, group: str, **selection: Unpack[SelectionArguments]
+    ) -> list[MessageExt]:
         """The dead letters of a group that were neither sent again nor dropped, oldest first."""
-        redrive = await self._dead_letter_redrive(group, Selection(), None)
+        redrive = await self._dead_letter_redrive(group, _checked(selection), None)
         return await redrive.letters()
+
+    async def find_dead_letters(
+        self,
+        group: str,
+        max_count: int = 10,
+        *,
+        oldest: bool = False,
+        **selection: Unpack[SelectionArguments],
+    ) -> list[MessageExt]:
+        """The newest dead letters of a group that are chosen, or the oldest, by their store times.
+
+        Those that were sent again or dropped are among them. At most 10,000; a choice that few
+        match reads the whole topic.
+        """
+        check_group(group)
+        wanted = _checked(selection)
+        check_whole("max_count", max_count, 1, _LETTERS_MAX)
+        check_flag("oldest", oldest)
+        bounds = await self.topic_stats(dlq_topic_of(group))
+        reader = self._reader()
+        found: list[MessageExt] = []
+        for queue, ends in bounds.items():
+            found += await _chosen(
+                reader, queue, range(ends.min_offset, ends.max_offset), wanted, max_count, oldest
+            )
+        found.sort(key=lambda one: (one.store_ms, one.queue_offset))
+        return found[:max_count] if oldest else found[-max_count:]
 
     async def _dead_letter_redrive(
         self,
@@ -231,8 +267,32 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         return self._recent.log_of(group, broker_name, queue_id)
 
 
+async def _chosen(
+    reader: MessageReader,
+    queue: MessageQueue,
+    offsets: range,
+    wanted: Selection,
+    max_count: int,
+    oldest: bool,
+) -> list[MessageExt]:
+    """The first or last chosen letters of a queue, read a part at a time."""
+    found: list[MessageExt] = []
+    starts = range(offsets.start, offsets.stop, _LETTERS_READ)
+    for start in starts if oldest else reversed(starts):
+        letters = await reader.read(queue, start, min(start + _LETTERS_READ, offsets.stop))
+        chosen = [one for one in letters if takes_letter(wanted, one)]
+        found = [*found, *chosen][:max_count] if oldest else [*chosen, *found][-max_count:]
+        if len(found) == max_count:
+            break
+    return found
+
+
 def _checked(arguments: SelectionArguments) -> Selection:
     selection = Selection(**arguments)
+    if selection.places is not None:
+        check_type("places", selection.places, Collection, "a set of brokers and offsets")
+        for place in selection.places:
+            check_type("places", place, tuple, "a set of tuples of a broker and an offset")
     for name in ("key", "msg_id", "reason"):
         check_type(name, getattr(selection, name), str | None, "a text")
     check_whole("since_ms", selection.since_ms, 0, INT64_MAX)

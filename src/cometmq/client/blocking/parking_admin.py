@@ -24,9 +24,11 @@ class ParkingAdmin(UserAdmin):
     """The part of an admin that is about parked keys and dead letters.
 
     `key`, `msg_id`, `reason` (a part of it), `since_ms` and `until_ms` (when it was parked or given
-    up, epoch ms) choose messages; without any, all. `rate` is messages a second in all, 0 without
-    limit. `progress` is called with how many are done, and of how many. A `dry_run` changes nothing
-    and reports what is asked. What was interrupted goes on when it is called again.
+    up, epoch ms) and `places` (broker and offset in the parking or dead-letter topic) choose
+    messages; without any, all. A dead letter's key is its sharding key or one of its keys.
+    `rate` is messages a second in all, 0 without limit. `progress` is called with how many are
+    done, and of how many. A `dry_run` changes nothing and reports what is asked. What was
+    interrupted goes on when it is called again.
     """
 
     _inner: AsyncParkingAdmin
@@ -136,6 +138,25 @@ class ParkingAdmin(UserAdmin):
         """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
         return self._bridge.call(self._inner.drop_dead_letters(group, dry_run=dry_run, **selection))
 
-    def open_dead_letters(self, group: str) -> list[MessageExt]:
+    def open_dead_letters(
+        self, group: str, **selection: Unpack[SelectionArguments]
+    ) -> list[MessageExt]:
         """The dead letters of a group that were neither sent again nor dropped, oldest first."""
-        return self._bridge.call(self._inner.open_dead_letters(group))
+        return self._bridge.call(self._inner.open_dead_letters(group, **selection))
+
+    def find_dead_letters(
+        self,
+        group: str,
+        max_count: int = 10,
+        *,
+        oldest: bool = False,
+        **selection: Unpack[SelectionArguments],
+    ) -> list[MessageExt]:
+        """The newest dead letters of a group that are chosen, or the oldest, by their store times.
+
+        Those that were sent again or dropped are among them. At most 10,000; a choice that few
+        match reads the whole topic.
+        """
+        return self._bridge.call(
+            self._inner.find_dead_letters(group, max_count, oldest=oldest, **selection)
+        )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cometmq.client.producer.producer_options import ProducerOptions
-    from cometmq.model.parking import ParkingRecord
+    from cometmq.model.parking import ParkingRecord, Selection
     from cometmq.wire.bodies.parking import CopyMark
 
 FOLLOWS = "it follows a message of its key that is parked"
@@ -184,6 +184,14 @@ def letter_facts(letter: MessageExt) -> ParkedMessage:
         has_failed=True,
         broker_name=letter.broker_name,
     )
+
+
+def takes_letter(wanted: Selection, letter: MessageExt) -> bool:
+    """Whether a dead letter is meant; its key is its sharding key, or one of its keys."""
+    facts = letter_facts(letter)
+    if wanted.takes(facts):
+        return True
+    return wanted.key in letter.keys and wanted._replace(key=None).takes(facts)
 
 
 def _own_pairs(message: MessageExt, without: set[str]) -> dict[str, str]:
