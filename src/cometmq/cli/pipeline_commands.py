@@ -16,6 +16,7 @@ import click
 
 from cometmq.cli.dead_letter_commands import deadletters, redrive
 from cometmq.cli.order_command import order
+from cometmq.cli.parked_table_commands import parked, release
 from cometmq.cli.printed_columns import print_columns
 from cometmq.cli.security_options import security_options
 from cometmq.cli.shared_options import (
@@ -222,4 +223,6 @@ def _cells(one: QueueAudit) -> list[object]:
 
 pipeline.add_command(deadletters)
 pipeline.add_command(redrive)
+pipeline.add_command(parked)
+pipeline.add_command(release)
 pipeline.add_command(order)
