@@ -58,7 +58,7 @@ def test_timers_come_at_their_time_over_a_clock_that_is_wrong_for_a_moment(
             assert disk.clock.now_ms() >= at_ms + 2 * 60_000
 
     run(scenario())
-    assert said_of_the_clock(caplog), "a step is told"
+    assert said_of_the_clock(caplog), "a step is logged"
 
 
 def test_timers_follow_a_clock_that_stays_ahead_after_a_minute_each_once(
