@@ -54,15 +54,14 @@ def parked(
 
     Parking topics are found by their names. A run goes on where the last one ended.
     """
-    from cometmq.errors import CometError
     from cometmq.spark.tables.parked_messages import parked_messages, read_parked
     from cometmq.spark.tables.spark_failures import spark_errors_translated
+    from cometmq.spark.tables.table_logs import table_log
 
     def states(spark: SparkSession) -> dict[str, int]:
-        try:
-            found = read_parked(spark, directory)
-        except CometError:
+        if not table_log(spark, directory).version:
             return {}  # nothing was parked yet, so there is no table
+        found = read_parked(spark, directory)
         with spark_errors_translated():
             return {row[0]: int(row[1]) for row in found.groupBy("state").count().collect()}
 
