@@ -162,8 +162,6 @@ OURS = {
     ),
     TRIPS: lambda names, topic, s: asyncio.run(trips(names, topic, s)),
 }
-TOPICS = {"backlog": "filled", "100": "trips"}
-"""By how a piece of work begins; all others send to `sent`."""
 JAVA = {
     "await 64": ("threads", 64),
     "64 threads": ("threads", 64),
@@ -176,8 +174,10 @@ JAVA = {
 
 
 def topic_of(work: str) -> str:
-    """The topic of a piece of work: backlogs are filled before."""
-    return next((topic for begins, topic in TOPICS.items() if work.startswith(begins)), "sent")
+    """The topic of a piece of work: backlogs are filled before, each round of trips has its own."""
+    if work == TRIPS:
+        return f"trips-{next(serial)}"
+    return "filled" if work.startswith("backlog") else "sent"
 
 
 def compile_java(jars: Path, classes: Path) -> None:
