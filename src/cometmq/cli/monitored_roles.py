@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cometmq.metrics.registry import Metric, MetricKind, Sample
-from cometmq.monitoring.monitoring_server import MonitoredRole, MonitoringServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from cometmq.broker.served_broker import ServedBroker
     from cometmq.cli.supervised_brokers import SupervisedBrokers
+    from cometmq.monitoring.monitoring_server import MonitoredRole, MonitoringServer
     from cometmq.namesrv.app import NameServer
     from cometmq.settings.monitoring import MonitoringSettings
     from cometmq.settings.tls import TlsSettings
@@ -110,9 +110,11 @@ class Monitoring:
 
     def __init__(self, settings: MonitoringSettings, tls: TlsSettings) -> None:
         self._roles: list[MonitoredRole] = []
-        self._server = (
-            MonitoringServer(settings, lambda: self._roles, tls) if settings.serves else None
-        )
+        self._server: MonitoringServer | None = None
+        if settings.serves:  # most roles show nothing, and start sooner without its imports
+            from cometmq.monitoring.monitoring_server import MonitoringServer
+
+            self._server = MonitoringServer(settings, lambda: self._roles, tls)
 
     def show(self, role: MonitoredRole) -> None:
         """Show a role from now on, whether it is ready or not."""

@@ -46,7 +46,8 @@ _OLD_FIELD_NAMES = {
 """Old names of fields that programs may still give, and the present ones."""
 
 _KINDS = (BrokerSettings, StoreSettings, NetSettings, AccessSettings)
-_POLL_S = 0.01
+_POLL_S = 0.002
+"""Between looks for the ready file; a look takes some 10 us."""
 
 
 class ClusterError(CometError):
