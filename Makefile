@@ -48,7 +48,7 @@ mutants: setup ## change the code a line at a time and see which change no test 
 why: setup ## plant each cause of a slow group, pairs of them and changes, and judge `cometmq why` by them (minutes)
 	@$(BIN)/python -m pytest -q -n 0 -m slow tests/client/admin/test_planted_bottlenecks.py tests/client/admin/test_why_of_a_real_disk.py $(ARGS)
 
-interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm)
+interop: setup ## Java, Go, Node and C++ clients, and Apache RocketMQ itself (needs mvn, javac, go, npm, promtool)
 	@COMETMQ_WRITE=1 $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
 airflow: setup ## install Airflow apart, in var/airflow, and run its example

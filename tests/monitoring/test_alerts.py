@@ -283,7 +283,10 @@ def test_every_rule_has_a_state_above_in_which_it_fires() -> None:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="needs promtool (Debian: prometheus); `make interop` demands it",
+)
 def test_promtool_finds_no_fault_in_the_rules() -> None:
     command = ["promtool", "check", "rules", str(DEPLOY / "alerts.yml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
