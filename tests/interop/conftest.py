@@ -1,4 +1,4 @@
-"""Apache RocketMQ's released jars and client, fetched by Maven into a cache of the user."""
+"""Apache RocketMQ's released jars and client, and programs around other clients."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cometmq.testing.cluster import LocalCluster
 from interop.apache import ApacheCluster
 from interop.beside_mqadmin import both
 from interop.jvm import JavaHost, compiled
+from interop.maven import fetched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 VERSION = "5.5.0"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cometmq" / "interop"
 
 SAID = ("SENT", "GOT", "CHECKED", "REFUSED", "MISSING", "END")
 """How the lines begin that our programs print; the clients' own logging is left out."""
@@ -36,27 +36,7 @@ Run = Callable[..., list[str]]
 @pytest.fixture(scope="session")
 def apache_jars() -> Path:
     """The folder with the jars of Apache RocketMQ; fetched once per machine."""
-    for tool in ("mvn", "javac", "java"):
-        if shutil.which(tool) is None:
-            pytest.fail(f"interop tests need {tool} on PATH")
-    jars = CACHE / VERSION
-    if not (jars / ".complete").exists():
-        jars.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            [
-                "mvn",
-                "-q",
-                "-B",
-                "-f",
-                str(HERE / "pom.xml"),
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={jars}",
-            ],
-            check=True,
-            timeout=600,
-        )
-        (jars / ".complete").touch()
-    return jars
+    return fetched(VERSION)
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,10 @@ SOURCES = Path(__file__).parent / "java"
 LINES_MAX = 10_000
 
 
-def compiled(jars: Path, classes: Path) -> Path:
-    """The folder with all our classes."""
-    sources = sorted(map(str, SOURCES.glob("*.java")))
+def compiled(jars: Path, classes: Path, names: str = "*") -> Path:
+    """The folder with our classes of these names, a pattern or several parted by spaces."""
+    found = [path for name in names.split() for path in SOURCES.glob(f"{name}.java")]
+    sources = sorted(map(str, found))
     command = ["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *sources]
     subprocess.run(command, check=True, timeout=240)
     return classes

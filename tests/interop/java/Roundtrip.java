@@ -44,8 +44,9 @@ public class Roundtrip {
         String mode = args[0], namesrv = args[1], topic = args[2], group = args[3];
         int count = Integer.parseInt(args[4]);
         switch (mode) {
-            case "send" -> send(namesrv, topic, group, count, false);
-            case "send-ordered" -> send(namesrv, topic, group, count, true);
+            case "send" -> send(namesrv, topic, group, count, false, 0);
+            case "send-delayed" -> send(namesrv, topic, group, count, false, Integer.parseInt(args[5]));
+            case "send-ordered" -> send(namesrv, topic, group, count, true, 0);
             case "send-batch" -> sendBatch(namesrv, topic, group, count);
             case "consume" -> consume(namesrv, topic, group, count, args.length > 5 ? args[5] : "*", false);
             case "consume-retry" -> consume(namesrv, topic, group, count, "*", true);
@@ -67,12 +68,16 @@ public class Roundtrip {
         return producer;
     }
 
-    static void send(String namesrv, String topic, String group, int count, boolean ordered) throws Exception {
+    static void send(String namesrv, String topic, String group, int count, boolean ordered, int delayLevel)
+        throws Exception {
         DefaultMQProducer producer = producer(namesrv, group);
         for (int i = 0; i < count; i++) {
             Message message = new Message(topic, i % 2 == 0 ? "even" : "odd", "k" + i,
                 ("java " + i).getBytes(StandardCharsets.UTF_8));
             message.putUserProperty("n", String.valueOf(i));
+            if (delayLevel > 0) {
+                message.setDelayTimeLevel(delayLevel);
+            }
             SendResult result = ordered
                 ? producer.send(message, new SelectMessageQueueByHash(), "key-" + i % 5)
                 : producer.send(message);

@@ -6,6 +6,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
@@ -93,7 +94,7 @@ public class Transactions {
     static void finish(String namesrv, int count) throws Exception {
         CountDownLatch left = new CountDownLatch(count);
         TransactionMQProducer producer = producer(namesrv, left);
-        MQClientInstance client = producer.getDefaultMQProducerImpl().getMqClientFactory();
+        MQClientInstance client = MQClientManager.getInstance().getOrCreateMQClientInstance(producer);
         // A broker that has just started may not be at the name server yet: it is heard of when it is.
         for (int tries = 0; client.getTopicRouteTable().get("TransactionsHands") == null && tries < 600; tries++) {
             client.updateTopicRouteInfoFromNameServer("TransactionsHands");

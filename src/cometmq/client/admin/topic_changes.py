@@ -21,7 +21,7 @@ from cometmq.errors import (
 from cometmq.model.queue import MessageQueue
 from cometmq.model.topic import DEFAULT_TOPIC, PERM_READ, TopicConfig, is_in_global_order
 from cometmq.wire.bodies.admin import decode_topic_stats
-from cometmq.wire.bodies.topic import decode_topic_config
+from cometmq.wire.bodies.topic import decode_topic_config, decode_topic_table
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import request
 from cometmq.wire.headers.admin import (
@@ -140,6 +140,10 @@ class TopicChanges:
         answer = await self._session.call(addr, request(RequestCode.GET_TOPIC_CONFIG, 0, header))
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:  # Apache's brokers before 5.0
+            every = await self._session.call(addr, request(RequestCode.GET_ALL_TOPIC_CONFIG, 0))
+            if every.code == ResponseCode.SUCCESS:
+                return decode_topic_table(every.body).topics.get(topic)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark, addr)
         return decode_topic_config(answer.body)

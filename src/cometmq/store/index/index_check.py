@@ -17,7 +17,7 @@ from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.index_file import IndexFileLayout, is_index_file
 from cometmq.store.index.key_hashes import KeyHashes
 from cometmq.store.index.trusted_index_files import view_index_files
-from cometmq.wire.records import sysflag
+from cometmq.wire.records import properties, sysflag
 from cometmq.wire.records.index_file_layout import (
     ENTRY,
     ENTRY_BYTES,
@@ -109,8 +109,11 @@ class IndexCheck:
         if sysflag.transaction_of(record.sys_flag) != sysflag.TRANSACTION_ROLLBACK:
             wanted = self._hashes.of(record.topic.encode(), record.properties)
         known = {each.hashed for each in found}
-        for number, hashed in enumerate(wanted):
-            if hashed not in known and (name := self._name_for(at, number, found)) is not None:
+        lacking = [number for number, hashed in enumerate(wanted) if hashed not in known]
+        if found and lacking == [len(wanted) - 1] and properties.find(record.properties, b"TAGS"):
+            lacking = []  # RocketMQ before 5.5 files no tags, which are the last of `wanted`
+        for number in lacking:
+            if (name := self._name_for(at, number, found)) is not None:
                 self._amiss[name][_LACKING] += 1
         for each in found:
             if each.hashed not in wanted:
