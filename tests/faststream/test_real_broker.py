@@ -9,6 +9,7 @@ import pytest
 from faststream.exceptions import SetupError
 from pydantic import BaseModel
 
+from bounded_runs import run, until
 from cometmq import (
     Admin,
     AsyncProducer,
@@ -22,24 +23,9 @@ from cometmq.faststream import CometBroker, CometMessage, CometResponse, CometRo
 from faststream import AckPolicy, Context, FastStream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from cometmq.testing import LocalCluster
 
 FIRST = {"consume_from": "first"}
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 class Order(BaseModel):
@@ -73,7 +59,7 @@ def test_a_handler_gets_models_and_its_result_goes_to_a_topic(
             assert sent.status is SendStatus.SEND_OK
             await until(lambda: len(seen) == 3)
 
-    run(scenario)
+    run(scenario())
     assert seen == [(Order(number=7), "me", "A"), ({"booked": 7}, "booked", ["K"]), "c-1"]
 
 
@@ -105,7 +91,7 @@ def test_a_policy_says_what_becomes_of_a_failure(
             await broker.publish("good", topic)
             await until(lambda: "good" in seen)
 
-    run(scenario)
+    run(scenario())
     assert seen == ["bad"] * calls + ["good"]
     with Admin(namesrv=cometmq_cluster.namesrv) as admin:
         known = f"%DLQ%{group}" in admin.topics()
@@ -136,7 +122,7 @@ def test_a_message_that_nobody_acknowledged_comes_again(
             await broker.publish(2, topic)
             await until(lambda: 2 in seen)
 
-    run(scenario)
+    run(scenario())
     assert seen == [1, 1, 1, 2]
 
 
@@ -156,7 +142,7 @@ def test_a_request_gets_what_the_handler_returns(cometmq_cluster: LocalCluster, 
             with pytest.raises(RemotingTimeout):
                 await broker.request(1, f"{topic}-out", timeout=0.5)
 
-    run(scenario)
+    run(scenario())
 
 
 def test_batches_come_as_lists_and_leave_in_few_requests(
@@ -175,7 +161,7 @@ def test_batches_come_as_lists_and_leave_in_few_requests(
             await broker.start()
             await until(lambda: sum(map(len, batches)) == 3)
 
-    run(scenario)
+    run(scenario())
     assert [number for batch in batches for number in batch] == [1, 2, 3]
 
 
@@ -199,7 +185,7 @@ def test_other_clients_send_to_handlers_and_read_what_is_published(
             await broker.publish(None, topic, tags="A")  # RocketMQ has no empty bodies
             await until(lambda: len(seen) == 3)
 
-    run(scenario)
+    run(scenario())
     assert sorted(map(repr, seen)) == sorted(map(repr, ({"a": 1}, b"no json", b"")))
 
 
@@ -216,7 +202,7 @@ def test_one_group_subscribes_to_one_thing(cometmq_cluster: LocalCluster, topic:
             with pytest.raises(ClientError, match="published to no topic: say topic="):
                 await broker.publish("x")
 
-    run(scenario)
+    run(scenario())
 
 
 def test_a_stop_finishes_what_is_in_hand(cometmq_cluster: LocalCluster, topic: str) -> None:
@@ -238,7 +224,7 @@ def test_a_stop_finishes_what_is_in_hand(cometmq_cluster: LocalCluster, topic: s
         app.exit()
         await running
 
-    run(scenario)
+    run(scenario())
     assert done == ["x"]
     with Admin(namesrv=cometmq_cluster.namesrv) as admin:
         assert [one.lag for one in admin.group_lag(group) if one.queue.topic == topic] == [0]

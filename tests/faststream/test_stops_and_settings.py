@@ -10,29 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from faststream.exceptions import StopConsume
 
+from bounded_runs import run, until
 from cometmq import InvalidMessage
 from cometmq.faststream import CometBroker, CometMessage
 from faststream import AckPolicy, Context
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from cometmq.testing import LocalCluster
 
 FIRST = {"consume_from": "first"}
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def test_what_no_handler_has_seen_is_not_acknowledged_first(
@@ -64,7 +50,7 @@ def test_what_no_handler_has_seen_is_not_acknowledged_first(
             await second.start()
             await until(lambda: len(set(seen)) == 200)
 
-    run(scenario)
+    run(scenario())
 
 
 def test_graceful_timeout_bounds_a_stop(cometmq_cluster: LocalCluster, topic: str) -> None:
@@ -89,7 +75,7 @@ def test_graceful_timeout_bounds_a_stop(cometmq_cluster: LocalCluster, topic: st
             await until(lambda: begun)
         assert ended == ["x"]
 
-    run(scenario)
+    run(scenario())
 
 
 def test_clients_have_ids_that_no_forked_process_has(
@@ -105,7 +91,7 @@ def test_clients_have_ids_that_no_forked_process_has(
                 (subscriber,) = broker.subscribers
                 ids.append(subscriber.client_id)
 
-    run(scenario)
+    run(scenario())
     assert len(set(ids)) == 2
     assert all("faststream-" in one for one in ids)
 
@@ -126,7 +112,7 @@ def test_a_second_start_changes_nothing(cometmq_cluster: LocalCluster, topic: st
             await until(lambda: len(seen) >= 20)
         await until(lambda: asyncio.all_tasks() == before)
 
-    run(scenario)
+    run(scenario())
     assert sorted(seen) == list(range(20))
 
 
@@ -143,7 +129,7 @@ def test_polls_at_once_share_one_member(cometmq_cluster: LocalCluster, topic: st
             assert sorted(int(one.body) for one in found if one is not None) == [0, 1, 2, 3]
         await until(lambda: asyncio.all_tasks() == before)
 
-    run(scenario)
+    run(scenario())
 
 
 def test_secrets_are_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,5 +166,5 @@ def test_options_of_a_call_come_before_those_of_its_publisher(
                 with pytest.raises(InvalidMessage, match=name):
                     await broker.publish("x", topic, headers={name: "k"})
 
-    run(scenario)
+    run(scenario())
     assert seen == [("x", "A", "1", None)]

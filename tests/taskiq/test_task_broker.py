@@ -13,13 +13,14 @@ import pytest
 from taskiq.api import run_receiver_task
 from taskiq.exceptions import SendTaskError
 
+from bounded_runs import run, until
 from cometmq import Admin, SettingsError
 from cometmq.errors import NotStarted
 from cometmq.taskiq import CometTaskBroker
 from taskiq import AckableMessage, BrokerMessage, InMemoryBroker, SimpleRetryMiddleware
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable
 
     from cometmq.testing import LocalCluster
 
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def topic(cometmq_make_topic: Callable[..., str]) -> str:
     return cometmq_make_topic(queues=2)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def made(cometmq_cluster: LocalCluster, topic: str, **settings: Any) -> CometTaskBroker:

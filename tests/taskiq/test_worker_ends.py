@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bounded_runs import run, until
 from cometmq import Admin, AsyncPushConsumer, SettingsError
 from cometmq.taskiq import CometTaskBroker
 from cometmq.testing import LocalCluster
 from taskiq import AckableMessage, BrokerMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Iterator
     from multiprocessing.queues import Queue
 
 _numbers = count()
@@ -34,15 +35,6 @@ def topic(cluster: LocalCluster) -> str:
     with Admin(namesrv=cluster.namesrv) as admin:
         admin.create_topic(name, 2)
     return name
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 120))
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 async def kick(broker: CometTaskBroker, tasks: int) -> None:
@@ -157,7 +149,7 @@ def test_a_worker_with_a_backlog_ends_at_once_and_keeps_what_was_acknowledged(
         assert kept.data in {one.data for one in rest}
         assert not {one.data for one in done} & {one.data for one in rest}
 
-    run(scenario())
+    run(scenario(), bound_s=120)
 
 
 def test_who_listens_again_gets_the_tasks_and_a_stop_reaches_every_consumer(
@@ -177,7 +169,7 @@ def test_who_listens_again_gets_the_tasks_and_a_stop_reaches_every_consumer(
         await broker.shutdown()
         await until(lambda: asyncio.all_tasks() == before)
 
-    run(scenario())
+    run(scenario(), bound_s=120)
 
 
 def test_a_stop_that_is_given_up_leaves_at_once(
@@ -204,7 +196,7 @@ def test_a_stop_that_is_given_up_leaves_at_once(
             await asyncio.wait_for(broker.shutdown(), 0.2)
         assert ended == ["consumer"]
 
-    run(scenario())
+    run(scenario(), bound_s=120)
 
 
 def test_settings_are_checked_when_the_broker_is_made() -> None:
@@ -227,4 +219,4 @@ def test_a_delay_that_is_no_number_is_refused(cluster: LocalCluster, topic: str)
                 await broker.kick(message)
         await broker.shutdown()
 
-    run(scenario())
+    run(scenario(), bound_s=120)
