@@ -28,6 +28,8 @@ _ANCHOR = re.compile(r'\bid="([^"]*)"')
 _SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 _TO_PRIVATE = re.compile(r'<a href="[^"]*#_[^"]*">(.*?)</a>')
 """A link to what a public class has of a private base: its text stays."""
+_UNPACKED = re.compile(r"\*&lt;class &#x27;(?:\w+\.)*(\w+)&#x27;&gt;")
+"""How pdoc shows `Unpack[Arguments]`, the named arguments of a method."""
 _ELSEWHERE = {"http", "https", "mailto", "data"}
 
 
@@ -46,7 +48,8 @@ def main() -> int:
     pdoc.pdoc(*MODULES, *others, output_directory=target)
     for path in target.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
-        path.write_text(_TO_PRIVATE.sub(r"\1", text), encoding="utf-8")
+        text = _UNPACKED.sub(r"Unpack[\1]", _TO_PRIVATE.sub(r"\1", text))
+        path.write_text(text, encoding="utf-8")
     problems = [*broken_links(target), *names_without_text()]
     for problem in problems:
         print(problem, file=sys.stderr)

@@ -49,3 +49,5 @@ def test_the_reference_is_made(tmp_path: Path) -> None:
     text = (tmp_path / "cometmq.html").read_text(encoding="utf-8")
     assert 'id="Admin.create_topic"' in text, "what Admin has of its parts is shown with it"
     assert 'id="Producer.stats"' in text
+    assert "Unpack[SelectionArguments]" in text
+    assert "&lt;class" not in text, "types are shown as they are written"
