@@ -84,6 +84,20 @@ def test_without_a_lock_or_an_offset_the_queue_waits(answer, committed):
     assert restarted == []
 
 
+@pytest.mark.parametrize(("answer", "pause_s"), [(REFUSED, 0.1), (None, 0.5)])
+def test_a_refused_lock_is_asked_for_again_sooner_than_one_without_answer(
+    monkeypatch, answer, pause_s
+):
+    paused = []
+
+    async def note(_, seconds):
+        paused.append(seconds)
+
+    monkeypatch.setattr(AssignedQueue, "sleep_unless_dropped", note)
+    recover(Locks(answer), 10)
+    assert paused == [pause_s]
+
+
 def test_a_dropped_queue_is_locked_again_to_commit_but_never_restarted():
     assert recover(Locks(FOR_EVER), 10, is_dropped=True)[0]
     goes_on, _, restarted = recover(Locks(FOR_EVER), 11, is_dropped=True)
@@ -119,7 +133,7 @@ def still_ours(locks, committed, head=5, *, is_dropped=False):
 def test_results_count_only_where_nobody_else_had_the_messages(
     answers, committed, head, is_ours, monkeypatch
 ):
-    monkeypatch.setattr(lock_recovery, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(lock_recovery, "_pause_s", lambda _: 0.001)
     locks = Locks(*answers)
     found, assigned = still_ours(locks, committed, head)
     assert found is is_ours
@@ -135,7 +149,7 @@ def test_results_of_a_queue_that_is_left_count_unless_its_lock_was_refused(
     answers, is_ours, monkeypatch
 ):
     """The queue is dropped when the last answer comes; a refusal before it is remembered."""
-    monkeypatch.setattr(lock_recovery, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(lock_recovery, "_pause_s", lambda _: 0.001)
 
     class DroppedAtLast(Locks):
         async def lock(self, queues):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PAUSE_S = 0.5
+_REFUSED_S, _UNKNOWN_S = 0.1, 0.5
+"""Pauses before a lock is asked for again: another member had it, or there was no answer."""
 
 
 class LockRecovery:
@@ -57,7 +58,7 @@ class LockRecovery:
         if assigned.is_dropped:
             return False
         if not is_ours:
-            await assigned.sleep_unless_dropped(_PAUSE_S)
+            await assigned.sleep_unless_dropped(_pause_s(lock))
         else:
             log.info(
                 "another member has consumed %s meanwhile: it restarts here at offset %d",
@@ -85,7 +86,7 @@ class LockRecovery:
                 return committed <= head
             if assigned.is_dropped:
                 return not was_refused
-            await assigned.sleep_unless_dropped(_PAUSE_S)
+            await assigned.sleep_unless_dropped(_pause_s(lock))
         return True
 
     async def _lock_and_committed(self, assigned: AssignedQueue) -> tuple[QueueLease | None, int]:
@@ -105,3 +106,7 @@ class LockRecovery:
             log.info("the committed offset of %s is not known: %s", assigned.queue, error)
             return None, 0
         return (lock if lock.is_valid(asyncio.get_running_loop().time()) else None), committed
+
+
+def _pause_s(lock: QueueLease | None) -> float:
+    return _REFUSED_S if lock is REFUSED else _UNKNOWN_S
