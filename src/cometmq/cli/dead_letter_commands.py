@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.group_table_options import group_table_options
 from cometmq.cli.security_options import security_options
-from cometmq.cli.shared_options import every_option, json_option, namesrv_option, skip_lost_option
-from cometmq.cli.spark_jobs import RunProgressBar, spark_job_options, stopped_by_signals
+from cometmq.cli.shared_options import json_option, namesrv_option
+from cometmq.cli.spark_jobs import spark_job_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
+    from cometmq.cli.group_table_options import GroupTableRun
     from cometmq.cli.progress_bars import ProgressBars
     from cometmq.cli.spark_jobs import SparkJob
     from cometmq.spark.tables.archive import ArchiveResult
@@ -29,24 +31,8 @@ VIEW = "dead_letters"
 
 
 @click.command()
-@click.argument("directory", metavar="DIRECTORY")
-@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
-@skip_lost_option
-@every_option
-@namesrv_option
-@security_options
-@spark_job_options
-@json_option
-def deadletters(
-    job: SparkJob,
-    as_json: bool,
-    directory: str,
-    groups: tuple[str, ...],
-    every_s: float | None,
-    skip_lost: bool,
-    namesrv: str,
-    options: Mapping[str, str],
-) -> None:
+@group_table_options
+def deadletters(job: SparkJob, as_json: bool, run: GroupTableRun) -> None:
     """Append the dead letters of all groups to a table in DIRECTORY; each once.
 
     Dead-letter topics are found by their names. A run goes on where the last one ended.
@@ -54,24 +40,13 @@ def deadletters(
     from cometmq.spark.tables.dead_letters import dead_letters
 
     def work(spark: SparkSession, bars: ProgressBars) -> ArchiveResult:
-        with stopped_by_signals(every_s) as stop:
-            return dead_letters(
-                spark,
-                directory,
-                groups=groups,
-                namesrv=namesrv,
-                options=options,
-                every_s=every_s,
-                stop=stop,
-                fail_on_data_loss=not skip_lost,
-                report=RunProgressBar(bars, "dead letters").show,
-            )
+        return run.keep(dead_letters, spark, bars, "dead letters")
 
     done = job.run(work)
     if as_json:
         click.echo(json.dumps(asdict(done)))
     else:
-        click.echo(f"{done.rows:,} dead letters added to {directory}")
+        click.echo(f"{done.rows:,} dead letters added to {run.directory}")
 
 
 @click.command()

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.group_table_options import group_table_options
 from cometmq.cli.printed_columns import print_columns
 from cometmq.cli.redrive_options import print_report
 from cometmq.cli.security_options import security_options
-from cometmq.cli.shared_options import every_option, json_option, namesrv_option, skip_lost_option
-from cometmq.cli.spark_jobs import RunProgressBar, spark_job_options, stopped_by_signals
+from cometmq.cli.shared_options import json_option, namesrv_option
+from cometmq.cli.spark_jobs import spark_job_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
 
+    from cometmq.cli.group_table_options import GroupTableRun
     from cometmq.cli.progress_bars import ProgressBars
     from cometmq.cli.spark_jobs import SparkJob
     from cometmq.model.parking import RedriveReport
@@ -32,24 +34,8 @@ VIEW = "parked"
 
 
 @click.command()
-@click.argument("directory", metavar="DIRECTORY")
-@click.option("--group", "groups", multiple=True, help="Only this group; may be repeated.")
-@skip_lost_option
-@every_option
-@namesrv_option
-@security_options
-@spark_job_options
-@json_option
-def parked(
-    job: SparkJob,
-    as_json: bool,
-    directory: str,
-    groups: tuple[str, ...],
-    every_s: float | None,
-    skip_lost: bool,
-    namesrv: str,
-    options: Mapping[str, str],
-) -> None:
+@group_table_options
+def parked(job: SparkJob, as_json: bool, run: GroupTableRun) -> None:
     """Append what became of parked messages to a table in DIRECTORY, and count their states.
 
     Parking topics are found by their names. A run goes on where the last one ended.
@@ -59,32 +45,21 @@ def parked(
     from cometmq.spark.tables.table_logs import table_log
 
     def states(spark: SparkSession) -> dict[str, int]:
-        if not table_log(spark, directory).version:
+        if not table_log(spark, run.directory).version:
             return {}  # nothing was parked yet, so there is no table
-        found = read_parked(spark, directory)
+        found = read_parked(spark, run.directory)
         with spark_errors_translated():
             return {row[0]: int(row[1]) for row in found.groupBy("state").count().collect()}
 
     def work(spark: SparkSession, bars: ProgressBars) -> tuple[ArchiveResult, dict[str, int]]:
-        with stopped_by_signals(every_s) as stop:
-            done = parked_messages(
-                spark,
-                directory,
-                groups=groups,
-                namesrv=namesrv,
-                options=options,
-                every_s=every_s,
-                stop=stop,
-                fail_on_data_loss=not skip_lost,
-                report=RunProgressBar(bars, "parking topics").show,
-            )
+        done = run.keep(parked_messages, spark, bars, "parking topics")
         return done, states(spark)
 
     done, counts = job.run(work)
     if as_json:
         click.echo(json.dumps({**asdict(done), "states": counts}))
         return
-    click.echo(f"{done.rows:,} records added to {directory}")
+    click.echo(f"{done.rows:,} records added to {run.directory}")
     if counts:
         rows = [(name, f"{count:,}") for name, count in sorted(counts.items())]
         print_columns([("state", "messages"), *rows])

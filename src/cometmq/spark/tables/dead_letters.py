@@ -7,20 +7,19 @@ Java: MessageConst (RETRY_TOPIC, ORIGIN_MESSAGE_ID), which its clients and broke
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cometmq.model.message import Property
 from cometmq.model.topic import DLQ_PREFIX
-from cometmq.spark.tables.archive import ROWS_MAX, keep_table, source_of
+from cometmq.spark.tables.archive import ROWS_MAX, keep_table
+from cometmq.spark.tables.group_topic_rows import GroupTopicRows
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from cometmq.spark.tables.archive import ArchiveResult
     from cometmq.spark.tables.table_appender import TableProgress
@@ -44,43 +43,7 @@ _COLUMNS = (
     f"coalesce(properties['{_P.DLQ_ORIGIN_MESSAGE_ID}'], properties['{_P.ORIGIN_MESSAGE_ID}'])"
     " AS origin_message_id",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterRows:
-    """What the table has of each dead letter."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What must be the same in every run."""
-        return {"table": "dead letters"}
-
-    @property
-    def source_columns(self) -> tuple[str, ...]:
-        """What must be read."""
-        return _READ
-
-    @property
-    def may_misfit(self) -> bool:
-        """Every dead letter is a row, whoever wrote it."""
-        return False
-
-    def shaped(self, frame: DataFrame) -> DataFrame:
-        """The columns of the table."""
-        return frame.selectExpr(*_COLUMNS)
-
-    def rows(self, shaped: DataFrame) -> DataFrame:
-        """All of them."""
-        return shaped
-
-    def partition_columns(self, rows: DataFrame) -> list[str]:
-        """None: there are few dead letters, or something else is wrong."""
-        del rows
-        return []
-
-    def misfits(self, shaped: DataFrame) -> DataFrame:
-        """There are none."""
-        return shaped.where("false")
+_ROWS = GroupTopicRows("dead letters", DLQ_PREFIX, _READ, _COLUMNS)
 
 
 def dead_letters(
@@ -106,14 +69,11 @@ def dead_letters(
     - The others are those of `archive`, and so are the errors. Without any dead letter yet nothing
       is written, and that is no error.
     """
-    names = "|".join(map(re.escape, groups)) if groups else ".*"
-    source = source_of({"subscribePattern": f"{DLQ_PREFIX}({names})"}, namesrv, options)
-    source["failOnMissingTopic"] = "false"
     return keep_table(
         spark,
         directory,
-        DeadLetterRows(),
-        source,
+        _ROWS,
+        _ROWS.source(groups, namesrv, options),
         max_rows=max_rows,
         fail_on_data_loss=fail_on_data_loss,
         compact=True,

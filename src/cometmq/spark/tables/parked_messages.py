@@ -8,8 +8,6 @@ Java: none.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cometmq.client.parking.parking_log import PARKED
@@ -17,8 +15,9 @@ from cometmq.model.message import Property
 from cometmq.model.parking import PARK_PREFIX, RECORD_PROPERTY
 from cometmq.rules.failures.parked_history import ParkedHistory
 from cometmq.rules.failures.parked_keys import StoredFacts
-from cometmq.spark.tables.archive import ROWS_MAX, keep_table, source_of
+from cometmq.spark.tables.archive import ROWS_MAX, keep_table
 from cometmq.spark.tables.archive_reading import read_archive
+from cometmq.spark.tables.group_topic_rows import GroupTopicRows
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 from cometmq.wire.bodies.parking import decode_parking_record
 
@@ -71,43 +70,7 @@ _SHOWN = (
     "keys", "tags", "sharding_key", "coalesce(repaired_body, parked_body) AS body",
     "repaired_at >= 0 AS is_repaired", "properties", "born_ts", "broker", "position",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class ParkingRecordRows:
-    """What the table has of each record."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What must be the same in every run."""
-        return {"table": "parked messages"}
-
-    @property
-    def source_columns(self) -> tuple[str, ...]:
-        """What must be read."""
-        return _READ
-
-    @property
-    def may_misfit(self) -> bool:
-        """Every record is a row."""
-        return False
-
-    def shaped(self, frame: DataFrame) -> DataFrame:
-        """The columns of the table."""
-        return frame.selectExpr(*_RECORDS)
-
-    def rows(self, shaped: DataFrame) -> DataFrame:
-        """All of them."""
-        return shaped
-
-    def partition_columns(self, rows: DataFrame) -> list[str]:
-        """None: keys are parked seldom."""
-        del rows
-        return []
-
-    def misfits(self, shaped: DataFrame) -> DataFrame:
-        """There are none."""
-        return shaped.where("false")
+_ROWS = GroupTopicRows("parked messages", PARK_PREFIX, _READ, _RECORDS)
 
 
 def parked_messages(
@@ -132,14 +95,11 @@ def parked_messages(
     - The others are those of `archive`, and so are the errors. Without any parked key yet nothing
       is written, and that is no error.
     """
-    names = "|".join(map(re.escape, groups)) if groups else ".*"
-    source = source_of({"subscribePattern": f"{PARK_PREFIX}({names})"}, namesrv, options)
-    source["failOnMissingTopic"] = "false"
     return keep_table(
         spark,
         directory,
-        ParkingRecordRows(),
-        source,
+        _ROWS,
+        _ROWS.source(groups, namesrv, options),
         max_rows=max_rows,
         fail_on_data_loss=fail_on_data_loss,
         compact=True,
