@@ -60,9 +60,9 @@ class ParkingRecord:
 
     `offset` is that of the message in this queue; `order` its place among those of its key, which a
     message that was sent again keeps. `epoch` and `owner` say which member wrote it; commands have
-    none. `from_offset` (OPEN): where the owner begins to read. `gate` (DONE): the offset at which a
-    copy lies in the same queue. `command` (STAY): the position of the command it answers. `rate`:
-    messages a second, 0 without limit. `to`: the topic of a REDRIVE.
+    none. `from_offset` (OPEN): the queue is never read again below it. `gate` (DONE): the offset at
+    which a copy lies in the same queue. `command` (STAY): the position of the command it answers.
+    `rate`: messages a second, 0 without limit. `to`: the topic of a REDRIVE.
     """
 
     step: ParkingStep

@@ -1,7 +1,8 @@
 """A group that parks keys, in virtual time: members die, pause and lose their queue anywhere.
 
 The real `QueueParking` over a parking queue in memory, whose sends may be stored twice, late, or
-without an answer. The world knows which handler calls would break the order, and fails at once.
+without an answer. A broker may be killed, and forgets what it had not saved. The world knows which
+handler calls would break the order, and fails at once.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ class World:
         self.grown = asyncio.Event()
         self.committed = 0
         self.checkpoint = 0
+        self.saved = (0, 0)
+        """Both offsets as the broker has them on its disk."""
+        self.broker_kills = 0
         self.owner: Member | None = None
         self.sent: dict[str, int] = defaultdict(int)
         self.bad: set[tuple[str, int]] = set()
@@ -65,6 +69,8 @@ class World:
         self.finished: set[tuple[str, int]] = set()
         self.gone: set[tuple[str, int]] = set()
         """Dropped."""
+        self.left: set[int] = set()
+        """Offsets of messages that were parked, and are done."""
         self.calls: list[tuple[int, str, int]] = []
         self.parked_once = self.dead_letters = self.owners = 0
 
@@ -92,6 +98,8 @@ class World:
         self.stored.append((record, facts, message))
         counts = self.truth.apply(position, record, facts)
         self.parked_once += counts and record.step is ParkingStep.PARK
+        if counts and record.step is ParkingStep.DONE:
+            self.left.add(record.offset)
         self.grown.set()
         return position
 
@@ -122,8 +130,7 @@ class World:
         assert (
             not mine or number in (mine[-1], mine[-1] + 1) or self._skips(key, mine[-1], number)
         ), f"{key}{number} after {mine} at one member"
-        left = self.truth.queues[PLACE].left if PLACE in self.truth.queues else {}
-        assert offset not in left, f"{key}{number} at {offset} was done from the parking queue"
+        assert offset not in self.left, f"{key}{number} at {offset} was done when it was parked"
         self.calls.append((member.number, key, number))
 
     def _skips(self, key: str, last: int, number: int) -> bool:
@@ -134,6 +141,17 @@ class World:
         if self.owner is member:
             self.committed = max(self.committed, offset)
             member.assigned.committed_offset = self.committed
+
+    def save(self) -> None:
+        """Put the offsets on the disk, as a broker does every few seconds."""
+        self.saved = (self.committed, self.checkpoint)
+
+    def kill_broker(self) -> None:
+        """It goes on with the offsets that it has saved, and without locks."""
+        self.broker_kills += 1
+        self.committed, self.checkpoint = self.saved
+        if self.owner is not None and self.dice.random() < 0.5:
+            self.owner = None  # else it locks the queue again before anybody else does
 
     def checkpoint_at(self, end: int, keys: ParkedKeys) -> None:
         self.checkpoint = max(self.checkpoint, keys.needed_from(end))
@@ -150,6 +168,14 @@ class FakeLog:
     @property
     def stamp_ms(self) -> int:
         return self.world.now_ms
+
+    @property
+    def interruptions(self) -> int:
+        return self.world.broker_kills
+
+    async def committed_of_group(self, queue: MessageQueue) -> int:
+        assert queue == QUEUE
+        return self.world.committed
 
     async def append(self, prepared) -> int:
         raw = prepared.properties.encode()
@@ -247,7 +273,7 @@ class Member:
                 self.parking.lose()
             if dice.random() < 0.5:
                 world.commit(self, assigned.window.commit_offset)
-            if dice.random() < 0.01:
+            if dice.random() < 0.05:
                 await self.quietly(self.parking.reopen())
             if dice.random() < 0.1:
                 await self.quietly(self.parking.check_age())
@@ -374,9 +400,10 @@ class Member:
 class Chaos:
     """Lets members come and go, and operators command, until the end; then all is repaired."""
 
-    def __init__(self, world: World, redrives: bool) -> None:
-        self.world, self.redrives = world, redrives
+    def __init__(self, world: World, redrives: bool, *, kills_brokers: bool = False) -> None:
+        self.world, self.redrives, self.kills_brokers = world, redrives, kills_brokers
         self.members: list[Member] = []
+        self.saves_at = 0.0
 
     def join(self) -> None:
         """A new owner; the old one, if it lives, does not know that it has lost the lock."""
@@ -404,6 +431,8 @@ class Chaos:
 
     def record(self, step: ParkingStep, key: str, offset: int = -1) -> None:
         record = ParkingRecord(step=step, topic=PLACE[0], queue_id=0, key=key, offset=offset)
+        if step is ParkingStep.DROP:
+            self.world.left.add(offset)
         self.world.stored.append((record, StoredFacts(stored_ms=self.world.now_ms), None))
         self.world.truth.apply(len(self.world.stored) - 1, record, self.world.stored[-1][1])
 
@@ -424,9 +453,20 @@ class Chaos:
                 self.command()
             elif luck < 0.55:
                 world.bad.discard(dice.choice(sorted(world.bad)) if world.bad else ("", 0))
+            if self.kills_brokers:
+                self.save_or_kill_broker()
             if world.owner is None or world.owner.assigned.is_dropped:
                 self.join()
         await self.end_well()
+
+    def save_or_kill_broker(self) -> None:
+        """Save every 0.2 s or more often; die now and then."""
+        now = asyncio.get_running_loop().time()
+        if self.world.dice.random() < 0.1:
+            self.world.kill_broker()
+        elif now >= self.saves_at:
+            self.world.save()
+            self.saves_at = now + 0.2
 
     async def end_well(self) -> None:
         """Heal: nothing fails any more, and operators release until nothing is parked."""

@@ -12,6 +12,7 @@ from client.parking import parking_process
 from client.short_delay_cluster import until
 from cometmq import Admin, OnFailure, PushConsumer, SettingsError
 from cometmq.model.parking import parking_topic_of
+from cometmq.testing import LocalCluster
 
 
 def fails_on(seen, bad):
@@ -100,3 +101,35 @@ def test_a_member_killed_between_parked_and_committed_loses_and_repeats_nothing(
     assert [one for one in handled if one[0] == "a"] in (["a0"], ["a0", "a0"])
     assert sorted(set(handled)) == ["a0", "b0", "b1", "b2"]
     assert parked_bodies(cluster, group) == ["a1", "a2", "a3"]
+
+
+def test_a_broker_killed_before_it_saved_offsets_does_not_bring_parked_messages_back(tmp_path):
+    """A member that came after they were dropped must not make the next one forget them."""
+    settings = {"flushConsumerOffsetInterval": 3_600_000}
+    with LocalCluster(tmp_path / "store", **settings) as cluster:
+        with Admin(namesrv=cluster.namesrv) as admin:
+            admin.create_topic("flown", queues=1)
+        send(cluster, "flown", "a0", "a1", "b0", "a2", "b1")
+        _live(cluster, tmp_path / "1", {b"a1"}, until_committed=5)
+        with Admin(namesrv=cluster.namesrv) as admin:
+            assert admin.drop_parked("loggers").done == 2
+        send(cluster, "flown", "b2")
+        _live(cluster, tmp_path / "2", set(), until_committed=6)
+        cluster.kill()
+        cluster.restart()
+        send(cluster, "flown", "a3")
+        seen = _live(cluster, tmp_path / "3", set(), until_committed=7)
+    assert seen.by_key["b"] == ["b0", "b1", "b2"], "the broker forgot its offsets"
+    assert seen.by_key["a"] == ["a3"], "a0 came before one that failed, so it was done"
+
+
+def _live(cluster, state_dir, bad, until_committed):
+    """The life of a member that parks, until the group has committed so many messages."""
+    seen = Seen()
+    consumer = PushConsumer(
+        "loggers", namesrv=cluster.namesrv, consume_from="first", order="key", state_dir=state_dir
+    )
+    consumer.subscribe("flown", "*", fails_on(seen, bad), on_failure=OnFailure.park())
+    with consumer:
+        until(lambda: committed(cluster, "loggers", "flown") == until_committed)
+    return seen

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from client.parking.parking_world import Chaos, Member, World
+from cometmq.client.parking import queue_parking
 from cometmq.rules.failures.failure_policy import ParkBounds
 from cometmq.testing.sim_loop import SimLoop
 from oracle_runs import record_run
@@ -17,14 +18,15 @@ REPLAY = "pytest -m slow tests/client/parking/test_queue_parking.py"
 
 
 @pytest.fixture(autouse=True)
-def quiet():
-    """Each life logs what it parks."""
+def quiet(monkeypatch):
+    """Each life logs what it parks, and is shorter than the minute of real brokers."""
+    monkeypatch.setattr(queue_parking, "SAVED_S", 0.4)
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
 
 
-def live(seed, *, redrives):
+def live(seed, *, redrives, kills_brokers=False):
     """One life of a group; bounds of parking are small, or short, for some seeds."""
     bounds = ParkBounds(
         count=6 if seed % 3 else 1000,
@@ -34,7 +36,7 @@ def live(seed, *, redrives):
 
     async def scenario():
         world = World(seed, bounds)
-        await Chaos(world, redrives).run()
+        await Chaos(world, redrives, kills_brokers=kills_brokers).run()
         return world
 
     with asyncio.Runner(loop_factory=SimLoop) as runner:
@@ -42,14 +44,20 @@ def live(seed, *, redrives):
 
 
 @pytest.mark.parametrize("redrives", [False, True])
-def test_no_life_loses_a_message_or_breaks_the_order_of_a_key(redrives):
+@pytest.mark.parametrize("kills_brokers", [False, True])
+def test_no_life_loses_a_message_or_breaks_the_order_of_a_key(redrives, kills_brokers):
     for seed in range(15):
-        live(seed, redrives=redrives)
+        live(seed, redrives=redrives, kills_brokers=kills_brokers)
 
 
 def test_an_owner_that_lost_its_lock_does_not_make_others_forget_what_was_dropped():
     """It writes OPEN behind a message that it could not commit, which the next owner reads."""
     live(1408864, redrives=False)
+
+
+def test_a_broker_that_forgets_offsets_does_not_bring_back_what_was_dropped():
+    """It shows messages again that the group had committed, and that lie before the last OPEN."""
+    live(17, redrives=True, kills_brokers=True)
 
 
 @pytest.mark.slow
@@ -58,12 +66,13 @@ def test_ten_thousand_lives_lose_nothing_and_break_no_order():
     happened = Counter()
 
     @settings(max_examples=10_000)
-    @given(st.integers(0, 2**32), st.booleans())
-    def lives(seed, redrives):
-        world = live(seed, redrives=redrives)
+    @given(st.integers(0, 2**32), st.booleans(), st.booleans())
+    def lives(seed, redrives, kills_brokers):
+        world = live(seed, redrives=redrives, kills_brokers=kills_brokers)
         happened.update(
             lives=1, owners=world.owners, messages=len(world.queue), calls=len(world.calls),
             parked=world.parked_once, dead_letters=world.dead_letters, dropped=len(world.gone),
+            broker_kills=world.broker_kills,
         )  # fmt: skip
 
     lives()

@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 _FULL_PAUSE_S = 1.0
 _MAINTAIN_S = 1.0
-_REOPEN_RECORDS = 2_000
-"""Records behind a queue's OPEN after which it is written again."""
 
 
 class KeyParking:
@@ -112,7 +110,7 @@ class KeyParking:
         parking.maintained_at = now
         try:
             await parking.check_age()
-            if parking.records_since_open > _REOPEN_RECORDS:
+            if parking.may_reopen():
                 await parking.reopen()
         except CometError as error:
             log.info("the parked keys of %s are looked at later: %s", assigned.queue, error)

@@ -73,6 +73,8 @@ class ParkingLog:
         """The position of the next record to read; -1: nothing was read."""
         self.listeners: list[Listener] = []
         """Called with the position of each record, the record, and whether it counts."""
+        self.interruptions = 0
+        """How often `follow` could not read: the broker may have been killed in between."""
         self._session = session
         self._sender = sender
         self._pulls = PullClient(session, group, BYTES_MAX)
@@ -112,6 +114,7 @@ class ParkingLog:
                 failures = 0
             except CometError as error:
                 failures += 1
+                self.interruptions += 1
                 level = logging.WARNING if failures == 5 else logging.DEBUG
                 log.log(level, "following %s fails, it is tried again: %s", self.queue, error)
                 await asyncio.sleep(backoff_s(failures, _PAUSE_FIRST_S, _PAUSE_MOST_S))
@@ -162,6 +165,11 @@ class ParkingLog:
                 "",
             )
         return result.messages[0]
+
+    async def committed_of_group(self, queue: MessageQueue) -> int | None:
+        """The committed offset of the group in another queue of this broker, or None."""
+        assert queue.broker_name == self.queue.broker_name, "both die with the same broker"
+        return await self._offsets.committed(self.group, queue)
 
     def messages(self) -> list[ParkedMessage]:
         """The parked messages as far as was read, those of a key in their order."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cometmq.client.parking.parking_messages import FOLLOWS, control_form, parked_form
 from cometmq.errors import CometError
@@ -35,6 +35,21 @@ log = logging.getLogger(__name__)
 
 _COPY_NAME = COPY_PROPERTY.encode()
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.1, 5.0
+SAVED_S = 60.0
+"""Seconds after which a broker has saved a committed offset, and its slaves have it: both do so
+every 5 to 10 seconds by default. A broker that is killed goes on with those that it has saved."""
+_REOPEN_RECORDS = 2_000
+"""Records behind the first one in force after which OPEN is written again."""
+_REOPEN_S = 600.0
+"""Seconds after an OPEN until it is written again where messages that are done may be forgotten."""
+
+
+class _Committed(NamedTuple):
+    """An offset that the broker had: when (loop time), and how often it had been away before."""
+
+    at_s: float
+    interruptions: int
+    offset: int
 
 
 class QueueParking:
@@ -72,6 +87,9 @@ class QueueParking:
         """When (loop time) ages were looked at last."""
         self._owner = owner
         self._epoch = 0
+        self._opened_s = 0.0
+        self._committed: _Committed | None = None
+        """What the broker had when OPEN was to be written again, until it is certain."""
         self._lock = asyncio.Lock()
 
     async def open(self) -> None:
@@ -86,10 +104,23 @@ class QueueParking:
                 return
             self.is_open = self.is_owner()
 
+    def may_reopen(self) -> bool:
+        """Whether records before the OPEN need not be read any more, or may soon be forgotten."""
+        records = self.log.keys.records_in_force(self.place, self.log.next)
+        is_old = asyncio.get_running_loop().time() > self._opened_s + _REOPEN_S
+        return records > _REOPEN_RECORDS or (is_old and bool(self.log.keys.queues[self.place].left))
+
     async def reopen(self) -> None:
-        """Write OPEN again, so that records before it need not be read any more."""
+        """Write OPEN again with an offset that the broker has for certain, once one is known.
+
+        To be called again and again: what the broker has now is certain after a minute in which it
+        was always there.
+        """
+        start = await self._certain_offset()
+        if start is None:
+            return
         async with self._lock:
-            await self._open()
+            await self._open(start)
             if not self.is_owner():
                 self.lose()
 
@@ -183,11 +214,6 @@ class QueueParking:
         if not self._assigned.is_dropped:
             self._restart_queue(self._assigned)
 
-    @property
-    def records_since_open(self) -> int:
-        """How many records of all queues came since this one was opened."""
-        return self.log.next - self.log.keys.queues[self.place].opened_at
-
     async def _note(self, parked: ParkedMessage, record: ParkingRecord) -> None:
         # under the lock: a follower that is being parked now is parked before its key can be free
         async with self._lock:
@@ -197,13 +223,29 @@ class QueueParking:
                 self.lose()
         assert parked.key == record.key, "a record is about the message it names"
 
-    async def _open(self) -> None:
-        # what the broker has not, the next owner reads again: records of it must stay in force
-        start, committed = self._assigned.window.commit_offset, self._assigned.committed_offset
-        if committed is not None:
-            start = min(start, committed)
+    async def _certain_offset(self) -> int | None:
+        """An offset that the group's committed one cannot fall behind; None: not known yet."""
+        now, interruptions = asyncio.get_running_loop().time(), self.log.interruptions
+        before = self._committed
+        if before and before.interruptions == interruptions and now < before.at_s + SAVED_S:
+            return None
+        committed = await self.log.committed_of_group(self._assigned.queue)
+        if committed is None:
+            return None
+        if before is None or before.interruptions != interruptions:
+            self._committed = _Committed(now, interruptions, committed)
+            return None
+        self._committed = None
+        return min(before.offset, committed, self._assigned.window.commit_offset)
+
+    async def _open(self, certain: int | None = None) -> None:
         known = self.log.keys.queues.get(self.place)
         self._epoch = max(known.epoch + 1 if known else 1, self.log.stamp_ms)
+        # a broker that is killed gives offsets again that it had not saved: what is known of the
+        # messages from there on stays in force, so who takes a queue goes by the OPEN before
+        start = known.from_offset if known else 0
+        if certain is not None:
+            start = certain
         topic, queue_id = self.place
         record = ParkingRecord(
             step=ParkingStep.OPEN,
@@ -211,9 +253,10 @@ class QueueParking:
             queue_id=queue_id,
             epoch=self._epoch,
             owner=self._owner,
-            from_offset=start,
+            from_offset=min(start, self._assigned.window.commit_offset),
         )
         await self.log.wait_for(await self._append(record))
+        self._opened_s = asyncio.get_running_loop().time()
 
     def _judge(self, message: MessageExt) -> Verdict:
         mark = self._mark_of(message)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cometmq.model.parking import ParkedMessage, ParkingStep
@@ -108,6 +109,10 @@ class ParkedQueue:
     epoch: int = 0
     owner: str = ""
     opened_at: int = -1
+    from_offset: int = 0
+    """Below it nothing is known any more of messages that are done: the queue has passed them."""
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    """Where records of earlier owners lie that do not count: after an OPEN, up to the last one."""
     keys: dict[str, ParkedKey] = field(default_factory=dict)
     left: dict[int, LeftMessage] = field(default_factory=dict)
     """By their offsets: messages that were parked and are done."""
@@ -250,7 +255,31 @@ class ParkedKeys:
         return head, parked.drain
 
     def needed_from(self, end: int) -> int:
-        """The position below which no record says anything that still counts; at most `end`."""
+        """The position below which no record says anything that still counts; at most `end`.
+
+        Who begins there must know that a record of an earlier owner does not count. It would, if
+        the OPEN before it lay below: then that is needed as well.
+        """
+        least = self._oldest_said(end)
+        refused = [one for queue in self.queues.values() for one in queue.refused]
+        for opened_at, last in sorted(refused, reverse=True):
+            if opened_at < least <= last:
+                least = opened_at
+        for queue in self.queues.values():
+            queue.refused = [one for one in queue.refused if one[1] >= least]
+        return least
+
+    def records_in_force(self, place: Place, end: int) -> int:
+        """How far back the records of a queue begin that another OPEN may put out of force."""
+        queue = self.queues.get(place)
+        if queue is None:
+            return 0
+        oldest = min(
+            queue.opened_at, *(one.position for one in islice(queue.left.values(), 1)), end
+        )
+        return end - oldest
+
+    def _oldest_said(self, end: int) -> int:
         least = end
         for queue in self.queues.values():
             if queue.opened_at >= 0:
@@ -274,8 +303,8 @@ class ParkedKeys:
         if record.epoch <= queue.epoch:
             return False
         queue.epoch, queue.owner, queue.opened_at = record.epoch, record.owner, position
-        # what lies below the offset where the owner begins is never read again
-        start = record.from_offset
+        # what lies below that offset is never read again
+        start = queue.from_offset = record.from_offset
         for at, said in list(queue.left.items()):
             if max(at, said.copy_offset) < start:
                 del queue.left[at]
@@ -365,7 +394,12 @@ def _is_owners(queue: ParkedQueue, position: int, record: ParkingRecord) -> bool
     """Whether the owner of the queue wrote a record."""
     if not queue.epoch:  # its OPEN lies before the first record that is read
         queue.epoch, queue.owner, queue.opened_at = record.epoch, record.owner, position
-    return (record.epoch, record.owner) == (queue.epoch, queue.owner)
+    if (record.epoch, record.owner) == (queue.epoch, queue.owner):
+        return True
+    if queue.refused and queue.refused[-1][0] == queue.opened_at:
+        queue.refused.pop()
+    queue.refused.append((queue.opened_at, position))
+    return False
 
 
 def _repair(key: ParkedKey, position: int, record: ParkingRecord) -> bool:
