@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MESSAGES, BODY_BYTES, LOOK_S = 20_000, 16_000, 1.0
+MESSAGES, BODY_BYTES, LOOK_S = 50_000, 16_000, 1.0
 
 
 def forget(folder: Path) -> None:

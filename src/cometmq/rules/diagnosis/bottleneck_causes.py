@@ -206,7 +206,7 @@ def _disk(seen: GroupActivity) -> Iterator[Cause]:
     before, pulls = seen.before.cold_reads, seen.total("pulls")
     cold = sum(max(0.0, n - before.get(name, n)) for name, n in seen.now.cold_reads.items())
     pull_s = seen.total("pull_s") / pulls if pulls else 0.0
-    if cold >= max(1.0, 0.2 * pulls) and pull_s >= 0.005:
+    if cold >= max(1.0, 0.2 * pulls) and pull_s >= 0.002:
         what = f"{cold:.0f} reads waited for the disk, and a pull takes {pull_s * 1000:.0f} ms"
         yield Cause("disk reads", 0.83, what, _DISK_ADVICE)
     elif pull_s >= 0.05 and not seen.now.cold_reads:
