@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -170,3 +171,31 @@ def test_rows_are_repaired_in_sql_and_their_keys_go_back_in_order_once(
         send_back(table.drop("body"), namesrv=live.namesrv)
     with pytest.raises(SettingsError, match="redrive=True"):
         send_back(table, namesrv=live.namesrv, to=topic)
+
+
+def test_two_operators_at_the_same_moment_send_each_row_once(
+    spark: SparkSession, live: Live, topic: str, tmp_path: Path, admin: Admin
+) -> None:
+    group, place, again = f"parkers-{topic}", tmp_path / "parked", f"{topic}-again"
+    keys = "abcdefgh"
+    admin.create_topic(again, queues=1)
+    seen = Faulty(*(f"{key}1" for key in keys))
+    send(live, topic, *(f"{key}{step}" for step in (1, 2) for key in keys))
+    with member(live, topic, group, seen, tmp_path):
+        until(lambda: len(admin.parked(group)) == 16)
+        assert command_line(
+            ["pipeline", "parked", str(place), "--group", group, "--namesrv", live.namesrv]
+        ) == 0  # fmt: skip
+
+        def send_all(_operator: int) -> int:
+            table = read_parked(spark, place)
+            return send_back(table, namesrv=live.namesrv, redrive=True, to=again).done
+
+        with ThreadPoolExecutor(2) as operators:
+            done = [*operators.map(send_all, range(2))]
+        until(lambda: not admin.parked(group))
+        sent = [one.body.decode() for one in admin.peek(again, 100, oldest=True)]
+    assert max(done) > 0
+    assert sorted(sent) == sorted(f"{key}{step}" for key in keys for step in (1, 2))
+    for key in keys:
+        assert [one for one in sent if one[0] == key] == [f"{key}1", f"{key}2"]
