@@ -229,9 +229,8 @@ class QueueParking:
         before = self._committed
         if before and before.interruptions == interruptions and now < before.at_s + SAVED_S:
             return None
-        committed = await self.log.committed_of_group(self._assigned.queue)
-        if committed is None:
-            return None
+        # an idle queue may have none; it is opened again all the same, or it holds the checkpoint
+        committed = await self.log.committed_of_group(self._assigned.queue) or 0
         if before is None or before.interruptions != interruptions:
             self._committed = _Committed(now, interruptions, committed)
             return None
