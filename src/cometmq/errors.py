@@ -230,6 +230,10 @@ class GroupNotFound(ClientError):
     """No broker knows the consumer group."""
 
 
+class OperatorAtWork(ClientError):
+    """Another operator is sending or dropping a group's dead letters; it may be called again."""
+
+
 class MessageNotFound(ClientError):
     """No broker has the message: it never was there, was deleted, or is not indexed yet."""
 

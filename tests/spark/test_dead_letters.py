@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from broker.commands import send_header
 from cometmq import Admin, ConsumeFrom, Message, Producer, PushConsumer
 from cometmq.cli.main import run as command_line
-from cometmq.errors import SettingsError
+from cometmq.errors import ClientError, SettingsError
 from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.spark.tables.archive_reading import read_archive
 from cometmq.spark.tables.dead_letters import dead_letters
@@ -111,6 +112,7 @@ def test_dead_letters_of_all_groups_are_one_table_and_go_back_in_order(
     )
     assert planned(repaired) == {topic: 8}
     assert redrive(repaired, namesrv=live.namesrv, topic=back) == {back: 8}
+    assert redrive(repaired, namesrv=live.namesrv, topic=back) == {}, "each once"
     options = {"namesrv": live.namesrv, "topic": back}
     columns = "queue_id,queue_offset,body,keys,tags,sharding_key,properties"
     rows = (
@@ -149,6 +151,13 @@ def test_letters_without_an_origin_are_not_sent_and_the_error_says_what_to_do(
     place = tmp_path / "letters"
     assert dead_letters(spark, place, groups=[group], namesrv=live.namesrv).rows == 1
     letters = read_archive(spark, place)
+    elsewhere = letters.selectExpr(*(name for name in letters.columns if name != "broker"))
+    elsewhere = elsewhere.selectExpr("*", "'gone' AS broker")
+    with pytest.raises(ClientError, match=r"queue 0 of %DLQ%.* at gone is not in this cluster"):
+        redrive(elsewhere, namesrv=live.namesrv, topic=topic)
+    others = [name for name in letters.columns if name != "topic"]
+    with pytest.raises(SettingsError, match="is no dead-letter topic"):
+        redrive(letters.selectExpr(*others, "'t' AS topic"), namesrv=live.namesrv, topic=topic)
     with pytest.raises(SettingsError, match="1 of the dead letters don't say which topic"):
         redrive(letters, namesrv=live.namesrv)
     with pytest.raises(SettingsError, match="needs the columns sharding_key"):
@@ -176,3 +185,28 @@ def test_letters_are_read_once_to_be_counted_and_sent(
     assert redrive(repaired, namesrv=live.namesrv, topic=topic) == {topic: 2}
     assert noted.read_text() == "xx"
     assert not spark.sparkContext._jsc.getPersistentRDDs(), "nothing of it is kept"
+
+
+def test_two_operators_at_the_same_moment_send_each_letter_once(
+    spark: SparkSession, live: Live, topic: str, tmp_path: Path
+) -> None:
+    group, place, back = f"twice-{topic}", tmp_path / "letters", live.make_topic(f"{topic}-back", 2)
+    give_up(live, topic, group)
+    dead_letters(spark, place, groups=[group], namesrv=live.namesrv)
+
+    def send_all(operator: int) -> int:
+        if operator == 0:
+            with Admin(namesrv=live.namesrv) as admin:
+                return admin.redrive_dead_letters(group, to=back).done
+        return sum(redrive(read_archive(spark, place), namesrv=live.namesrv, topic=back).values())
+
+    with ThreadPoolExecutor(3) as operators:
+        done = [*operators.map(send_all, range(3))]
+    assert sum(done) == EACH * len(KEYS), done
+    with Admin(namesrv=live.namesrv) as admin:
+        sent = admin.peek(back, 100, oldest=True)
+        assert admin.open_dead_letters(group) == []
+    assert len(sent) == EACH * len(KEYS)
+    for key in KEYS:
+        mine = [one.body for one in sent if one.sharding_key == key]
+        assert mine == [b"%d" % number for number in range(EACH)]

@@ -76,7 +76,7 @@ def redrive(
     """Send the dead letters of the table in DIRECTORY to their topics again, in order.
 
     Without --yes it only says what it would send. Messages of one sharding key keep their order. A
-    letter stays in the table, and a second call sends it again.
+    letter stays in the table; a second call, and a second operator, leave out what was sent.
     """
     from cometmq.spark.tables import redrive as redriving
     from cometmq.spark.tables.archive_reading import read_archive

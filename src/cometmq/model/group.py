@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 """The producer group of messages that a client sends by itself, such as traces."""
 
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""The consumer group of operators' tools; it commits nothing."""
+
 SYSTEM_GROUPS = (
-    "TOOLS_CONSUMER",
+    TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
     "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",

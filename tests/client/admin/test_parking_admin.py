@@ -1,11 +1,16 @@
 """Operators' calls about parked keys and dead letters, with a member of the group beside them."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from client.dead_letters import dead_letter_count, dead_letters
 from client.keyed_messages import Seen, committed, send
 from client.short_delay_cluster import until
 from cometmq import Admin, ClientError, OnFailure
+from cometmq.client.admin import dead_letter_locks
+from cometmq.errors import OperatorAtWork
 
 
 class Faulty(Seen):
@@ -149,6 +154,46 @@ def test_dead_letters_are_sent_again_once_in_order_and_can_die_again(
         assert admin.redrive_dead_letters(group).asked == 0
         assert admin.open_dead_letters(group) == []
     assert seen.by_key["a"] == ["a3", "a1", "a2"]
+
+
+def test_one_operator_at_a_time_sends_dead_letters(
+    cluster, make_topic, by_key, group, admin, monkeypatch
+):
+    monkeypatch.setattr(dead_letter_locks, "_WAIT_S", 0.5)
+    topic, other = make_topic(cluster, 1), make_topic(cluster, 1)
+    send(cluster, topic, "a1", "a2", "b1")
+    with by_key(topic, Faulty("a1", "a2", "b1"), on_failure=OnFailure.dead_letter()):
+        dead_letter_count(cluster, group, 3)
+    letters = admin.open_dead_letters(group)
+    places = {(one.broker_name, one.queue_id, one.queue_offset) for one in letters}
+    at_work, may_end = threading.Event(), threading.Event()
+
+    def fail(_left):
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        admin.redrive_dead_letters_by(group, fail, places)
+
+    def take(left):
+        at_work.set()
+        assert may_end.wait(30)
+        assert left == places, "a call that failed has sent nothing"
+
+    with ThreadPoolExecutor(1) as operators:
+        first = operators.submit(admin.redrive_dead_letters_by, group, take, places)
+        assert at_work.wait(30)
+        for refused in (
+            lambda: admin.redrive_dead_letters(group, to=other),
+            lambda: admin.drop_dead_letters(group),
+            lambda: admin.redrive_dead_letters_by(group, len, places),
+        ):
+            with pytest.raises(OperatorAtWork, match="another operator is sending or dropping"):
+                refused()
+        may_end.set()
+        assert first.result(30) == 3
+    assert admin.redrive_dead_letters(group, to=other).asked == 0
+    assert admin.redrive_dead_letters_by(group, fail, places) == 0
+    assert admin.peek(other) == []
 
 
 def test_dead_letters_go_to_one_group_alone_or_are_dropped(

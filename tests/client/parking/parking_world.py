@@ -155,6 +155,7 @@ class World:
 
     def checkpoint_at(self, end: int, keys: ParkedKeys) -> None:
         self.checkpoint = max(self.checkpoint, keys.needed_from(end))
+        keys.forget_below(self.checkpoint)
 
 
 class FakeLog:

@@ -323,6 +323,10 @@ ADMIN = {
             "repaired": [5, "x", {1: b"x"}, {("b", 0, 0): "x"}],
         },
     ),
+    "redrive_dead_letters_by": (
+        ("g", len, {("b", 0, 0)}),
+        {"group": NAME, "send": [5, "x"], "places": [5, {1}]},
+    ),
     "drop_dead_letters": (("g",), {"group": NAME, **CHOSEN, "dry_run": FLAG}),
 }
 TRANSACTION = {

@@ -1,8 +1,8 @@
 """Sends dead letters again, each once, and keeps account of it in the group's parking topic.
 
 Owns the order and the account: queue 1 of the parking topic has a DROP for each letter that was
-sent or dropped, which counts whoever wrote it. A second operator takes over by an epoch, as owners
-of queues do, and the first stops; those who name their letters have them alone, and don't.
+sent or dropped, which counts whoever wrote it. One operator at a time does this
+(`DeadLetterLocks`).
 Invariant: letters of one sharding key are sent in the order in which their queue first had them, as
 far as they say so; a letter with a DROP is never sent. Java: none.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from cometmq.client.parking.key_drains import redriven_id
@@ -22,7 +22,7 @@ from cometmq.client.parking.parking_messages import (
     takes_letter,
     with_body,
 )
-from cometmq.errors import CometError
+from cometmq.errors import ClientError, CometError
 from cometmq.model.message import Property
 from cometmq.model.parking import (
     ParkingRecord,
@@ -30,13 +30,14 @@ from cometmq.model.parking import (
     RedriveReport,
     Refusal,
 )
-from cometmq.model.topic import retry_topic_of
+from cometmq.model.topic import dlq_topic_of, retry_topic_of
 from cometmq.rules.key_hash import queue_index
 from cometmq.wire.java_hash import java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cometmq.client.admin.dead_letter_locks import DeadLetterLocks
     from cometmq.client.admin.message_reader import MessageReader
     from cometmq.client.parking.parking_log import ParkingLog
     from cometmq.client.producer.retrying_sender import RetryingSender
@@ -46,13 +47,21 @@ if TYPE_CHECKING:
     from cometmq.model.queue import MessageQueue
 
 _SEND_S = 10.0
-Repaired = Mapping[tuple[str, int, int], bytes]
-"""Bodies of dead letters, by broker, queue id and offset in the dead-letter topic."""
-_TAKEN_OVER = "another operator has begun to send or to drop them"
+LetterPlace = tuple[str, int, int]
+"""Broker, queue id and offset in the dead-letter topic."""
+Repaired = Mapping[LetterPlace, bytes]
+"""Bodies of dead letters."""
+SendLetters = Callable[[Collection[LetterPlace]], None]
+"""Sends the letters that lie at these places; raises when it has not sent all."""
+_LOCK_LOST = "another operator has taken the lock, while a broker was away"
+_NOTED_AT_ONCE = 64
 
 
 class DeadLetterRedrive:
-    """One call about a group's dead letters. The logs have been read to their ends."""
+    """One call about a group's dead letters. The logs have been read to their ends.
+
+    Whatever changes them needs the locks.
+    """
 
     def __init__(
         self,
@@ -64,6 +73,7 @@ class DeadLetterRedrive:
         ranges: Mapping[MessageQueue, tuple[int, int]],
         wanted: Selection,
         progress: Progress | None,
+        locks: DeadLetterLocks | None,
         repaired: Repaired | None = None,
     ) -> None:
         """`logs` by the queues of the dead letters; `ranges`: their offsets.
@@ -78,8 +88,8 @@ class DeadLetterRedrive:
         self._ranges = ranges
         self._wanted = wanted
         self._progress = progress
+        self._locks = locks
         self._repaired = repaired
-        self._epochs: dict[MessageQueue, int] = {}
 
     async def letters(self) -> list[MessageExt]:
         """The chosen letters that were neither sent again nor dropped, in their order."""
@@ -98,15 +108,15 @@ class DeadLetterRedrive:
         letters = await self.letters()
         if dry_run:
             return RedriveReport(asked=len(letters), is_dry_run=True)
-        await self._open({one.message_queue for one in letters})
         loop, done, refused, stuck = asyncio.get_running_loop(), 0, [], set()
+        assert self._locks is not None, "who sends has the locks"
         for one in letters:
             begun, why = loop.time(), ""
             key = _key_of(one)
             if key in stuck:
                 why = "one of its key before it was not sent"
-            elif self._is_done(one) or not self._owns(one.message_queue):
-                why = _TAKEN_OVER
+            elif self._is_done(one) or not await self._locks.holds():
+                why = _LOCK_LOST
             else:
                 try:
                     await self._send(one, to, to_group=to_group)
@@ -128,12 +138,33 @@ class DeadLetterRedrive:
         letters = await self.letters()
         if dry_run:
             return RedriveReport(asked=len(letters), is_dry_run=True)
-        await self._open({one.message_queue for one in letters})
         for one in letters:
             await self._note_done(one)
-        left = [one for one in letters if not self._is_done(one)]
-        refused = tuple(Refusal(letter_facts(one), _TAKEN_OVER) for one in left)
-        return RedriveReport(asked=len(letters), done=len(letters) - len(left), refused=refused)
+        return RedriveReport(asked=len(letters), done=len(letters))
+
+    async def send_by(self, send: SendLetters, places: Collection[LetterPlace]) -> int:
+        """Let `send` have those of the places that are not done, and note them; how many.
+
+        It is called in a thread.
+        """
+        queues = {(one.broker_name, one.queue_id): one for one in self._logs}
+        for broker, queue_id in sorted({place[:2] for place in places} - queues.keys()):
+            raise ClientError(
+                f"the queue {queue_id} of {dlq_topic_of(self._group)} at {broker} is not in this "
+                "cluster: leave its letters out, or name the name server where they died"
+            )
+        chosen = [
+            (queues[broker, queue_id], offset) for broker, queue_id, offset in sorted(set(places))
+        ]
+        left = [one for one in chosen if not self._has_left(*one)]
+        if not left:
+            return 0
+        await asyncio.to_thread(send, {(q.broker_name, q.queue_id, offset) for q, offset in left})
+        for start in range(0, len(left), _NOTED_AT_ONCE):
+            part = left[start : start + _NOTED_AT_ONCE]
+            await asyncio.gather(*(self._append(self._drop_of(*one), one[0]) for one in part))
+        await asyncio.gather(*(self._logs[queue].read_to_end() for queue in {q for q, _ in left}))
+        return len(left)
 
     async def _send(self, letter: MessageExt, to: str | None, *, to_group: bool) -> None:
         said = letter.properties
@@ -159,49 +190,35 @@ class DeadLetterRedrive:
         await self._sender.send(copy, choose, 2, deadline)
         await self._note_done(letter)
 
-    async def _open(self, queues: Iterable[MessageQueue]) -> None:
-        if self._repaired is not None:
-            return
-        for queue in queues:
-            log = self._logs[queue]
-            known = log.keys.queues.get((queue.topic, queue.queue_id))
-            epoch = max(known.epoch + 1 if known else 1, log.stamp_ms)
-            self._epochs[queue] = epoch
-            record = self._record(ParkingStep.OPEN, queue, from_offset=self._ranges[queue][0])
-            await log.append_and_read(control_form(log.topic, record, log.stamp_ms))
-
     async def _note_done(self, letter: MessageExt) -> None:
         queue = letter.message_queue
-        log = self._logs[queue]
-        record = self._record(ParkingStep.DROP, queue, offset=letter.queue_offset)
-        await log.append_and_read(control_form(log.topic, record, log.stamp_ms))
+        position = await self._append(self._drop_of(queue, letter.queue_offset), queue)
+        await self._logs[queue].read_through(position)
 
-    def _record(
-        self, step: ParkingStep, queue: MessageQueue, *, offset: int = -1, from_offset: int = 0
-    ) -> ParkingRecord:
+    def _drop_of(self, queue: MessageQueue, offset: int) -> ParkingRecord:
         return ParkingRecord(
-            step=step,
+            step=ParkingStep.DROP,
             topic=queue.topic,
             queue_id=queue.queue_id,
             offset=offset,
-            from_offset=from_offset,
-            epoch=self._epochs.get(queue, 0),
+            from_offset=0,
+            epoch=0,
             owner=self._session.client_id,
         )
 
-    def _owns(self, queue: MessageQueue) -> bool:
-        if self._repaired is not None:
-            return True
-        known = self._logs[queue].keys.queues[(queue.topic, queue.queue_id)]
-        return (known.epoch, known.owner) == (self._epochs[queue], self._session.client_id)
+    async def _append(self, record: ParkingRecord, queue: MessageQueue) -> int:
+        log = self._logs[queue]
+        return await log.append(control_form(log.topic, record, log.stamp_ms))
 
     def _is_done(self, letter: MessageExt) -> bool:
-        queue = letter.message_queue
+        return self._has_left(letter.message_queue, letter.queue_offset)
+
+    def _has_left(self, queue: MessageQueue, offset: int) -> bool:
         known = self._logs[queue].keys.queues.get((queue.topic, queue.queue_id))
-        return known is not None and letter.queue_offset in known.left
+        return known is not None and offset in known.left
 
 
-def _place(letter: MessageExt) -> tuple[str, int, int]:
+def _place(letter: MessageExt) -> LetterPlace:
     return letter.broker_name, letter.queue_id, letter.queue_offset
 
 

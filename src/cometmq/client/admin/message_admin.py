@@ -21,6 +21,7 @@ from cometmq.client.session.argument_checks import (
 )
 from cometmq.client.session.client_options import check_type
 from cometmq.errors import ClientError, MessageNotFound
+from cometmq.model.group import TOOLS_GROUP
 from cometmq.model.message import MessageExt
 from cometmq.model.topic import DLQ_PREFIX, TRACE_TOPIC, is_dlq_topic
 from cometmq.wire.bodies.trace import decode_trace
@@ -125,7 +126,7 @@ class AsyncMessageAdmin(AsyncGroupAdmin):
         """
         check_name(topic)
         check_whole("at_ms", at_ms, 0, INT64_MAX)
-        positions = GroupPositions(self._running(), "TOOLS_CONSUMER")
+        positions = GroupPositions(self._running(), TOOLS_GROUP)
         return await positions.at_time(await self.queues(topic), at_ms)
 
     async def peek(

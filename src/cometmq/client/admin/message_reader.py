@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cometmq.client.consumer.message_decoder import decode_message, decode_messages
 from cometmq.client.consumer.pull_request import PullClient, PullRequest, TopicFilter
 from cometmq.errors import BrokerError, ProtocolError
+from cometmq.model.group import TOOLS_GROUP
 from cometmq.model.results import PullStatus
 from cometmq.wire.bodies.admin import decode_directly_result
 from cometmq.wire.codes import RequestCode, ResponseCode
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from cometmq.model.results import PullResult
     from cometmq.model.route import BrokerData
 
-_TOOLS = "TOOLS_CONSUMER"
 _ALL = TopicFilter()
 _PULL_MAX = 32
 _HANDLING_S = 15.0
@@ -45,7 +45,7 @@ class MessageReader:
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self._pulls = PullClient(session, _TOOLS, BYTES_MAX)
+        self._pulls = PullClient(session, TOOLS_GROUP, BYTES_MAX)
 
     async def lookup(
         self,

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from cometmq.client.admin.dead_letter_locks import DeadLetterLocks
 from cometmq.client.admin.dead_letter_redrive import DeadLetterRedrive
 from cometmq.client.admin.parking_commands import ParkingCommands
 from cometmq.client.admin.recent_parking_logs import RecentParkingLogs
@@ -32,9 +34,10 @@ from cometmq.model.parking import ParkedMessage, ParkingStep, Selection, parking
 from cometmq.model.topic import dlq_topic_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import Unpack
 
-    from cometmq.client.admin.dead_letter_redrive import Repaired
+    from cometmq.client.admin.dead_letter_redrive import LetterPlace, Repaired, SendLetters
     from cometmq.client.admin.message_reader import MessageReader
     from cometmq.client.parking.parking_log import ParkingLog
     from cometmq.model.message import MessageExt
@@ -160,9 +163,10 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         """Send dead letters of a group again, each once, those of a sharding key in their order.
 
         Each goes to its own topic, all to the topic `to`, or with `to_group` to this group alone.
-        It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
-        same, this call stops and refuses the rest. `repaired` has bodies by broker, queue id and
-        offset in the dead-letter topic: only these letters are sent, with these bodies.
+        It gets a new id, so it can become a dead letter again. `repaired` has bodies by broker,
+        queue id and offset in the dead-letter topic: only these letters are sent, with these
+        bodies. One operator at a time sends or drops a group's dead letters: raises OperatorAtWork
+        after ten seconds.
         """
         wanted = _checked(selection)
         rate = _checked_rate(group, rate, 1.0, progress, dry_run=dry_run)
@@ -177,8 +181,28 @@ class AsyncParkingAdmin(AsyncUserAdmin):
             for place, body in repaired.items():
                 check_type("repaired", place, tuple, "a dict from tuples to bodies")
                 check_type("repaired", body, bytes, "a dict from places to bytes")
-        redrive = await self._dead_letter_redrive(group, wanted, progress, repaired)
-        return await redrive.send(to, rate, to_group=to_group, dry_run=dry_run)
+        async with self._dead_letter_locks(group, is_needed=not dry_run) as locks:
+            redrive = await self._dead_letter_redrive(group, wanted, progress, locks, repaired)
+            return await redrive.send(to, rate, to_group=to_group, dry_run=dry_run)
+
+    async def redrive_dead_letters_by(
+        self, group: str, send: SendLetters, places: Collection[LetterPlace]
+    ) -> int:
+        """Let a function of yours send dead letters again, while no other operator does; how many.
+
+        It is called once, in a thread, with those of `places` (broker, queue id and offset in the
+        dead-letter topic) that were neither sent again nor dropped; when it returns they count as
+        done. If it raises they don't, and what it sent is sent again by the next call. Raises what
+        it raises, and OperatorAtWork where another operator is at it for ten seconds.
+        """
+        check_group(group)
+        check_function("send", send, "called with the places of the letters to send")
+        check_type("places", places, Collection, "a set of brokers, queue ids and offsets")
+        for place in places:
+            check_type("places", place, tuple, "a set of tuples")
+        async with self._dead_letter_locks(group) as locks:
+            redrive = await self._dead_letter_redrive(group, Selection(), None, locks)
+            return await redrive.send_by(send, places)
 
     async def drop_dead_letters(
         self,
@@ -187,11 +211,15 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         dry_run: bool = False,
         **selection: Unpack[SelectionArguments],
     ) -> RedriveReport:
-        """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
+        """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on.
+
+        Raises OperatorAtWork as that does.
+        """
         wanted = _checked(selection)
         _checked_rate(group, 0.0, 1.0, None, dry_run=dry_run)
-        redrive = await self._dead_letter_redrive(group, wanted, None)
-        return await redrive.drop(dry_run=dry_run)
+        async with self._dead_letter_locks(group, is_needed=not dry_run) as locks:
+            redrive = await self._dead_letter_redrive(group, wanted, None, locks)
+            return await redrive.drop(dry_run=dry_run)
 
     async def open_dead_letters(
         self, group: str, **selection: Unpack[SelectionArguments]
@@ -227,11 +255,24 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         found.sort(key=lambda one: (one.store_ms, one.queue_offset))
         return found[:max_count] if oldest else found[-max_count:]
 
+    @asynccontextmanager
+    async def _dead_letter_locks(
+        self, group: str, *, is_needed: bool = True
+    ) -> AsyncIterator[DeadLetterLocks | None]:
+        if not is_needed:
+            yield None
+            return
+        queues = await self.queues(dlq_topic_of(group))
+        await self._running().routes.subscribe_queues(dlq_topic_of(group))
+        async with DeadLetterLocks(self._running(), group, queues) as locks:
+            yield locks
+
     async def _dead_letter_redrive(
         self,
         group: str,
         wanted: Selection,
         progress: Progress | None,
+        locks: DeadLetterLocks | None = None,
         repaired: Repaired | None = None,
     ) -> DeadLetterRedrive:
         check_group(group)
@@ -244,7 +285,7 @@ class AsyncParkingAdmin(AsyncUserAdmin):
         reader = self._reader()
         sender = RetryingSender(self._running(), ProducerOptions(group=INNER_PRODUCER_GROUP))
         return DeadLetterRedrive(
-            self._running(), sender, reader, group, logs, ranges, wanted, progress, repaired
+            self._running(), sender, reader, group, logs, ranges, wanted, progress, locks, repaired
         )
 
     async def _logs(self, group: str) -> list[ParkingLog]:

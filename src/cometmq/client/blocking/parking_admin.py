@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from cometmq.client.blocking.user_admin import UserAdmin
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Unpack
 
-    from cometmq.client.admin.dead_letter_redrive import Repaired
+    from cometmq.client.admin.dead_letter_redrive import LetterPlace, Repaired, SendLetters
     from cometmq.client.admin.parking_admin import AsyncParkingAdmin
     from cometmq.client.blocking.bridge import BlockingBridge
     from cometmq.model.message import MessageExt
@@ -115,9 +116,10 @@ class ParkingAdmin(UserAdmin):
         """Send dead letters of a group again, each once, those of a sharding key in their order.
 
         Each goes to its own topic, all to the topic `to`, or with `to_group` to this group alone.
-        It gets a new id, so it can become a dead letter again. Where somebody else begins to do the
-        same, this call stops and refuses the rest. `repaired` has bodies by broker, queue id and
-        offset in the dead-letter topic: only these letters are sent, with these bodies.
+        It gets a new id, so it can become a dead letter again. `repaired` has bodies by broker,
+        queue id and offset in the dead-letter topic: only these letters are sent, with these
+        bodies. One operator at a time sends or drops a group's dead letters: raises OperatorAtWork
+        after ten seconds.
         """
         return self._bridge.call(
             self._inner.redrive_dead_letters(
@@ -132,10 +134,25 @@ class ParkingAdmin(UserAdmin):
             )
         )
 
+    def redrive_dead_letters_by(
+        self, group: str, send: SendLetters, places: Collection[LetterPlace]
+    ) -> int:
+        """Let a function of yours send dead letters again, while no other operator does; how many.
+
+        It is called once, in a thread, with those of `places` (broker, queue id and offset in the
+        dead-letter topic) that were neither sent again nor dropped; when it returns they count as
+        done. If it raises they don't, and what it sent is sent again by the next call. Raises what
+        it raises, and OperatorAtWork where another operator is at it for ten seconds.
+        """
+        return self._bridge.call(self._inner.redrive_dead_letters_by(group, send, places))
+
     def drop_dead_letters(
         self, group: str, *, dry_run: bool = False, **selection: Unpack[SelectionArguments]
     ) -> RedriveReport:
-        """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on."""
+        """Let dead letters count as done: `redrive_dead_letters` leaves them out from now on.
+
+        Raises OperatorAtWork as that does.
+        """
         return self._bridge.call(self._inner.drop_dead_letters(group, dry_run=dry_run, **selection))
 
     def open_dead_letters(

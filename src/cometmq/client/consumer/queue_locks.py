@@ -44,8 +44,12 @@ QUEUES_MAX = 500
 class QueueLockClient:
     """Locks of one group's member. One loop owns it."""
 
-    def __init__(self, session: ClientSession, group: str, valid_s: float) -> None:
+    def __init__(
+        self, session: ClientSession, group: str, valid_s: float, owner: str | None = None
+    ) -> None:
+        """`owner`: for whom the queues are locked; default the client id."""
         self._session = session
+        self._owner = owner or session.client_id
         self._group = group
         self._valid_s = valid_s
         self._waits = LockWaits(group)
@@ -150,5 +154,4 @@ class QueueLockClient:
     def _body(
         self, queues: list[MessageQueue], end: EarlyUnlockCause = EarlyUnlockCause.LEAVING
     ) -> bytes:
-        client_id = self._session.client_id
-        return encode_lock_request(LockRequest(self._group, client_id, tuple(queues), end=end))
+        return encode_lock_request(LockRequest(self._group, self._owner, tuple(queues), end=end))

@@ -229,6 +229,7 @@ class ParkingLog:
         if needed - self._checkpoint >= _CHECKPOINT_RECORDS:
             await self._offsets.commit(self.group, self.queue, needed)
             self._checkpoint = needed
+            self.keys.forget_below(needed)
 
     async def _create_topic(self) -> None:
         header = CreateTopicRequestHeader(

@@ -265,9 +265,12 @@ class ParkedKeys:
         for opened_at, last in sorted(refused, reverse=True):
             if opened_at < least <= last:
                 least = opened_at
-        for queue in self.queues.values():
-            queue.refused = [one for one in queue.refused if one[1] >= least]
         return least
+
+    def forget_below(self, position: int) -> None:
+        """Forget where records lie that did not count; nobody begins below this position now."""
+        for queue in self.queues.values():
+            queue.refused = [one for one in queue.refused if one[1] >= position]
 
     def records_in_force(self, place: Place, end: int) -> int:
         """How far back the records of a queue begin that another OPEN may put out of force."""

@@ -1,23 +1,33 @@
-"""Sends dead letters to their topics again, repaired or as they are, in order.
+"""Sends dead letters to their topics again, repaired or as they are, each once and in order.
 
-Owns which row goes where and before which; the sink sends. Works on rows of the table that
-`dead_letters` keeps, or on any frame with the same columns.
+Owns which row goes where and before which; the sink sends. Which letters are done, and that only
+one operator sends them, is the matter of `Admin.redrive_dead_letters_by`. Works on rows of the
+table that `dead_letters` keeps, or on any frame with the same columns.
 Invariant: messages of one sharding key are sent in the order in which they first lay in their
 queue, as far as all of them say where that was; otherwise in the order in which they were given up.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions
+
+from cometmq.client.blocking.admin import Admin
 from cometmq.errors import SettingsError
+from cometmq.model.topic import DLQ_PREFIX
+from cometmq.spark.sink.sink_options import parse
 from cometmq.spark.source.columns import DDL_TYPES, PLACE
 from cometmq.spark.tables.spark_failures import spark_errors_translated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame
+
+    from cometmq.client.admin.dead_letter_redrive import LetterPlace
 
 _MESSAGE = ("body", "tags", "keys", "sharding_key")
 _NEEDED = (*_MESSAGE, *PLACE, "properties", "origin_topic", "origin_queue_id", "origin_offset")
@@ -36,36 +46,54 @@ def redrive(
 
     Each goes to its `origin_topic`, or all to `topic`, with body, tags, keys, sharding key and
     properties as the frame has them: repair them there, in SQL. The properties `DLQ_...` are left
-    out. Messages of one sharding key keep their order. At least once: a call again, or a task that
-    is retried, sends again, and what was sent for one letter is one message for `deduplicated`
-    unless the letter was repaired in another way.
+    out. Messages of one sharding key keep their order, group by group.
 
-    - `options`: further ones of the sink, such as `retryForMs`.
+    Each letter once: those that were sent again or dropped before, by whatever operator, are left
+    out, and one operator at a time sends those of a group. That is known as long as the broker
+    keeps records of the group's parking topic (its retention time). At least once where a call or
+    a task of it fails: what was sent twice for one letter is one message for `deduplicated`,
+    unless the letter was repaired in another way. The places of the letters come to the driver.
+
+    - `options`: further ones of the sink, such as `retryForMs`. A row that goes to `rejectedPath`
+      counts as sent.
 
     Raises SettingsError for a frame without a needed column or a letter without a topic to go to,
-    before anything is sent; CometError for errors of Spark, `RowNotSent` among them.
+    before anything is sent; OperatorAtWork; CometError for errors of Spark, `RowNotSent` among
+    them.
     """
     _check_columns(letters)
+    given = {**({"namesrv": namesrv} if namesrv else {}), **(options or {})}
+    wanted = parse(given)
+    sent: Counter[str] = Counter()
+
+    def send(chosen: DataFrame, left: Collection[LetterPlace]) -> None:
+        with spark_errors_translated():
+            rows = _rows_at(chosen, left)
+            counts = planned(rows, topic=topic)
+            writer = _in_order(rows, topic).write.format("rocketmq").mode("append")
+            writer.options(**given).save()
+        sent.update(counts)
+
     with spark_errors_translated():
         # Counted and sent from one read: what is sent is what was counted.
-        chosen = letters.select(*_NEEDED).persist()
+        everything = letters.select(*_NEEDED).persist()
         try:
-            counts = planned(chosen, topic=topic)
-            if counts:
-                where = {"namesrv": namesrv} if namesrv else {}
-                writer = _in_order(chosen, topic).write.format("rocketmq").mode("append")
-                writer.options(**where, **(options or {})).save()
+            planned(everything, topic=topic)
+            places = _places(everything)
+            clients = wanted.security.client_settings()
+            with Admin(namesrv=wanted.namesrv, **clients) as admin:
+                for dlq, its in sorted(places.items()):
+                    own = partial(send, everything.where(functions.col("topic") == dlq))
+                    admin.redrive_dead_letters_by(dlq.removeprefix(DLQ_PREFIX), own, its)
         finally:
-            chosen.unpersist()
-    return counts
+            everything.unpersist()
+    return dict(sent)
 
 
 def planned(letters: DataFrame, *, topic: str | None = None) -> dict[str, int]:
     """How many letters `redrive` would send to each topic; it raises the same SettingsError."""
-    from pyspark.sql import functions as f
-
     _check_columns(letters)
-    to = f.lit(topic) if topic else f.col("origin_topic")
+    to = functions.lit(topic) if topic else functions.col("origin_topic")
     with spark_errors_translated():
         found = letters.groupBy(to.alias("topic")).count().collect()
     counts = {row[0]: int(row[1]) for row in found}
@@ -75,6 +103,26 @@ def planned(letters: DataFrame, *, topic: str | None = None) -> dict[str, int]:
             "topic for all, or leave those out (`origin_topic IS NOT NULL`)"
         )
     return counts
+
+
+def _places(letters: DataFrame) -> dict[str, set[LetterPlace]]:
+    """Where the letters of each dead-letter topic lie."""
+    found: dict[str, set[LetterPlace]] = {}
+    for topic, broker, queue_id, offset in letters.select(*PLACE).collect():
+        if not topic.startswith(DLQ_PREFIX):
+            raise SettingsError(
+                f"{topic} is no dead-letter topic: redrive sends rows of the table of dead letters"
+            )
+        found.setdefault(topic, set()).add((broker, queue_id, offset))
+    return found
+
+
+def _rows_at(letters: DataFrame, places: Collection[LetterPlace]) -> DataFrame:
+    """The rows of one dead-letter topic at these places."""
+    names = PLACE[1:]
+    ddl = ", ".join(f"{name} {DDL_TYPES[name]}" for name in names)
+    wanted = letters.sparkSession.createDataFrame(list(places), ddl)
+    return letters.join(wanted, [*names], "left_semi")
 
 
 def _check_columns(letters: DataFrame) -> None:
