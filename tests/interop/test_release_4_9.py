@@ -139,6 +139,8 @@ def test_a_store_goes_from_its_broker_to_ours_and_back(
     try:
         with Admin(namesrv=theirs.namesrv) as admin:
             admin.create_topic(TOPIC, queues=4)
+            admin.alter_topic(TOPIC, queues=6)
+            until(lambda: len(admin.queues(TOPIC)) == 6)
         send(theirs.namesrv, "theirs")
         assert found(theirs.namesrv, "first", COUNT) == bodies("theirs")
         until((store / "config" / "consumerOffset.json").exists, 60)  # written every 5 s
