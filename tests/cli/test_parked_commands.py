@@ -71,3 +71,21 @@ def test_dead_letters_are_exported_and_sent_to_another_topic(namesrv: str, tmp_p
     assert sent.json == {"asked": 2, "done": 2, "dry_run": False, "refused": []}
     assert cometmq("dlq", "drop", "losers", "--yes", "--json").json["asked"] == 0
     assert [one["body"] for one in cometmq("topic", "peek", "found", "--json").json] == ["1", "2"]
+
+
+def test_a_group_that_nobody_knows_is_an_error_with_the_nearest_name(namesrv: str) -> None:
+    cometmq = Commands(namesrv)
+    cometmq("group", "create", "painters")
+    assert cometmq("parked", "list", "painters", "--json").json == []
+    for words in (
+        ("parked", "list"),
+        ("parked", "show"),
+        ("parked", "release"),
+        ("parked", "redrive"),
+        ("parked", "drop"),
+        ("dlq", "show"),
+    ):
+        refused = cometmq(*words, "paintres")
+        assert refused.code == 1
+        assert "no broker knows the group paintres; did you mean painters?" in refused.err
+    assert "has no dead letters" in cometmq("dlq", "show", "painters").err

@@ -74,6 +74,7 @@ def show(
     async def work(admin: AsyncAdmin) -> list[MessageExt]:
         known = await admin.dead_letters()
         if group not in known:
+            await admin.group_config(group)
             raise GroupNotFound(f"the group {group} has no dead letters{nearest(group, known)}")
         return await admin.find_dead_letters(group, count, oldest=oldest, **chosen)
 

@@ -102,6 +102,9 @@ def by_key(
             topic, key, begin_ms=begin_ms or 0, end_ms=end, max_count=count
         )
     )
+    if not found:
+        late = "brokers find one about two seconds after the send"
+        click.echo(f"no message of {topic} with the key {key} was found; {late}", err=True)
     print_messages(found, as_json)
 
 

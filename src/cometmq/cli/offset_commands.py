@@ -96,8 +96,9 @@ def _read(file: TextIO) -> dict[str, dict[MessageQueue, int]]:
             )
         return {group: dict(map(_entry, rows)) for group, rows in found["groups"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise SettingsError(
-            f"{file.name} is no file of `cometmq offsets export`: {error!r:.80}"
+            f"{file.name} is no file of `cometmq offsets export`: {why:.80}"
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,13 +18,17 @@ from cometmq.cli.redrive_options import (
 )
 from cometmq.cli.shared_options import json_option
 from cometmq.cli.shown_values import message_json, shown_body, shown_number, shown_time
+from cometmq.model.parking import RedriveReport
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from cometmq.cli.cluster_access import ClusterAccess
     from cometmq.client.admin.async_admin import AsyncAdmin
     from cometmq.model.message import MessageExt
-    from cometmq.model.parking import ParkedMessage, RedriveReport
+    from cometmq.model.parking import ParkedMessage
 
+T = TypeVar("T")
 _wait = click.option(
     "--wait", "wait_s", type=click.FloatRange(0), default=60.0, help="Seconds.", show_default=True
 )
@@ -42,7 +46,7 @@ def parked() -> None:
 @json_option
 def list_keys(access: ClusterAccess, as_json: bool, group: str, chosen: dict[str, Any]) -> None:
     """List the parked keys of a GROUP: how many messages each has, since when, and why."""
-    found = access.ask(lambda admin: admin.parked(group, **chosen))
+    found = access.ask(_of_known(group, lambda admin: admin.parked(group, **chosen)))
     by_key: dict[tuple[str, str], list[ParkedMessage]] = {}
     for one in found:
         by_key.setdefault((one.topic, one.key), []).append(one)
@@ -75,7 +79,7 @@ def show(access: ClusterAccess, as_json: bool, group: str, chosen: dict[str, Any
         found = await admin.parked(group, **chosen)
         return [(one, await admin.parked_message(group, one)) for one in found]
 
-    found = access.ask(work)
+    found = access.ask(_of_known(group, work))
     if as_json:
         print_json([{**message_json(message), **parked_json(one)} for one, message in found])
         return
@@ -121,7 +125,7 @@ def release(
                 group, **chosen, rate=rate, dry_run=not yes, wait_s=wait_s, progress=show
             )
 
-    print_report(access.ask(work), "released", as_json=as_json)
+    print_report(access.ask(_of_known(group, work)), "released", as_json=as_json)
 
 
 @parked.command()
@@ -151,7 +155,7 @@ def redrive(
                 group, to=to, **chosen, rate=rate, dry_run=not yes, wait_s=wait_s, progress=show
             )
 
-    print_report(access.ask(work), "sent", as_json=as_json)
+    print_report(access.ask(_of_known(group, work)), "sent", as_json=as_json)
 
 
 @parked.command()
@@ -164,5 +168,25 @@ def drop(
     access: ClusterAccess, as_json: bool, group: str, chosen: dict[str, Any], yes: bool
 ) -> None:
     """Let parked messages of a GROUP count as done; no handler gets them."""
-    report = access.ask(lambda admin: admin.drop_parked(group, **chosen, dry_run=not yes))
-    print_report(report, "dropped", as_json=as_json)
+
+    async def work(admin: AsyncAdmin) -> RedriveReport:
+        return await admin.drop_parked(group, **chosen, dry_run=not yes)
+
+    print_report(access.ask(_of_known(group, work)), "dropped", as_json=as_json)
+
+
+def _of_known(
+    group: str, work: Callable[[AsyncAdmin], Awaitable[T]]
+) -> Callable[[AsyncAdmin], Awaitable[T]]:
+    """The work; where it finds nothing and no broker knows the group, GroupNotFound.
+
+    What a group that was deleted has parked is still found.
+    """
+
+    async def asked(admin: AsyncAdmin) -> T:
+        found = await work(admin)
+        if not (found.asked if isinstance(found, RedriveReport) else found):
+            await admin.group_config(group)
+        return found
+
+    return asked
