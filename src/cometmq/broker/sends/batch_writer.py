@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.broker.delivery.timer_schedule import TIMER_MARK, asks_for_time
 from cometmq.broker.delivery.transactions import is_half_message
+from cometmq.broker.sends.batch_tag_codes import batch_tag_codes
 from cometmq.broker.sends.message_preparation import (
     COPIED_MARKS,
     TRANSIENT_MARK,
@@ -173,9 +174,8 @@ class BatchWriter:
             born_host=born_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        codes = [0] * len(raws)
-        if together.rfind(b"TAGS\x01") >= 0:
-            codes = [self._store.tags_code(header.topic, raw, 0) for raw in raws]
+        tags_code, topic = self._store.tags_code, header.topic
+        codes = batch_tag_codes(raws, together, lambda raw: tags_code(topic, raw, 0))
         return template.put_batch(queue_id, header.born_timestamp, bodies, raws, codes)
 
     def _drafts(
