@@ -77,6 +77,23 @@ def test_a_wrong_call_is_code_2(arguments: list[str], capsys: pytest.CaptureFixt
     assert "Usage:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topc", "list"], "there is no command 'topc'; did you mean topic?"),
+        (["topic", "creat", "x"], "there is no command 'creat'; did you mean create?"),
+        (["brokers", "config", "sett"], "there is no command 'sett'; did you mean set?"),
+        (["-n", "x:1", "topic", "list"], "follow it: cometmq COMMAND -n ..."),
+        (["topic", "--namesrv", "x:1", "list"], "follow it: cometmq topic COMMAND --namesrv ..."),
+    ],
+)
+def test_a_wrong_call_says_what_may_be_meant(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_no_name_server_is_a_one_sentence_error() -> None:
     said = sentence(cometmq("topic", "list", "-n", "127.0.0.1:1"))
     assert "127.0.0.1:1" in said

@@ -118,6 +118,22 @@ def test_a_group_is_reset(
     assert [one.committed for one in admin.group_lag(group, topic)] == after
 
 
+def test_a_group_is_moved_in_all_its_topics(
+    cometmq: Commands, admin: Admin, group: str, topic: str
+) -> None:
+    refused = cometmq("group", "skip", group, "--yes")
+    assert (refused.code, "has no offset in any topic: name a topic" in refused.err) == (1, True)
+    other = f"{topic}-too"
+    admin.create_topic(other, 1)
+    queues = {MessageQueue(topic, _broker(admin), 0): 2, MessageQueue(other, _broker(admin), 0): 0}
+    admin.set_group_offsets(group, queues)
+    done = cometmq("group", "skip", group, "--yes")
+    assert done.out.endswith(f"{group}: moved in 3 queues of {topic}, {other}\n")
+    assert [one.committed for one in admin.group_lag(group)] == [3, 1, 0]
+    assert cometmq("group", "reset", group, "--to", "earliest", "--yes").code == 0
+    assert [one.committed for one in admin.group_lag(group)] == [0, 0, 0]
+
+
 def test_a_reset_asks_on_a_terminal(
     cometmq: Commands, admin: Admin, group: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

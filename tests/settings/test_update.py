@@ -32,7 +32,7 @@ def test_live_settings_change_all_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("brokerPermision=4", "the request:1: unknown setting brokerPermision; did you mean"),
+        ("brokerPermision=4", "the request: unknown setting brokerPermision; did you mean"),
         ("brokerPermission=9", "brokerPermission is 9; it must be 2 or 4 or 6"),
         ("fileReservedTime=long", "it must be a whole number"),
         ("brokerName=x", "brokerName is read at the start only"),
@@ -83,7 +83,7 @@ def test_a_setting_is_changed_under_its_old_name_too(monkeypatch: pytest.MonkeyP
     found = update(SETTINGS, "formerKey=7\n")
     assert found.values == {"heldPullsMax": "7"}
     assert found.warnings == (
-        "the request:1: formerKey is called heldPullsMax now; release 0.2 drops the old name",
+        "the request: formerKey is called heldPullsMax now; release 0.2 drops the old name",
     )
 
 

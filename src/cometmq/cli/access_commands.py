@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
 from cometmq.errors import SettingsError
@@ -42,7 +43,7 @@ _from_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def users() -> None:
     """Make, change, list and delete users of servers that guard themselves."""
 
@@ -120,7 +121,7 @@ def delete_user(access: ClusterAccess, name: str, servers: tuple[str, ...]) -> N
     _print_changed(name, "deleted", changed)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def acls() -> None:
     """Say what users may do: allow, deny, list and delete policies."""
 

@@ -13,6 +13,7 @@ import click
 
 from cometmq.cli.broker_rows import BROKER_HEAD, broker_row, broker_rows
 from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.config_arguments import chosen, print_settings, settings_to_change
 from cometmq.cli.late_progress import LateProgress
 from cometmq.cli.printed_columns import print_json, print_table
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from cometmq.client.admin.async_admin import AsyncAdmin
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def brokers() -> None:
     """Look at running brokers and change them. BROKER is a name, or the address of one."""
 

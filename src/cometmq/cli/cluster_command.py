@@ -10,6 +10,7 @@ from cometmq.cli.broker_rows import BROKER_HEAD, broker_row, broker_rows
 from cometmq.cli.cluster_access import cluster_options
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
+from cometmq.cli.shown_values import counted
 
 if TYPE_CHECKING:
     from cometmq.cli.cluster_access import ClusterAccess
@@ -33,4 +34,4 @@ def cluster(access: ClusterAccess, as_json: bool) -> None:
         print_json({"brokers": brokers, "topics": topics, "groups": groups})
         return
     print_table(BROKER_HEAD, list(map(broker_row, brokers)))
-    click.echo(f"{topics} topics, {groups} groups")
+    click.echo(f"{counted(topics, 'topic')}, {counted(groups, 'group')}")

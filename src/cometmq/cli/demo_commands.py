@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.progress_bars import ProgressBars, redirected_stderr
 from cometmq.errors import SettingsError
 
@@ -28,7 +29,7 @@ _MARK = ".cometmq-demo"
 _RESULTS = {"report.html", "report.json", _MARK}
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def demo() -> None:
     """Run a demonstration on real data."""
 

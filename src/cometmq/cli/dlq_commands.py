@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.redrive_options import (
     ShownProgress,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.model.parking import RedriveReport
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dlq() -> None:
     """Look at dead letters, messages that a group has given up, and send them again."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.group_lag_command import lag
 from cometmq.cli.group_member_commands import members, running
 from cometmq.cli.group_move_commands import clone, reset, skip
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from cometmq.model.group_status import GroupMembers, QueueLag
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def group() -> None:
     """Look at consumer groups, change and move them."""
 

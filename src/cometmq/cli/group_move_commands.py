@@ -13,7 +13,7 @@ import click
 from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
-from cometmq.cli.shown_values import shown_number
+from cometmq.cli.shown_values import counted, shown_number
 from cometmq.cli.time_arguments import time_ms
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be
 
 @click.command()
 @click.argument("name", metavar="GROUP")
-@click.argument("topic")
+@click.argument("topic", required=False)
 @click.option(
     "--to", required=True, metavar="PLACE",
     help="earliest, latest, an offset, or a time: 2026-01-31T08:00 (UTC), or as long ago as 15m.",
@@ -37,26 +37,33 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be
 @cluster_options
 @json_option
 def reset(
-    access: ClusterAccess, as_json: bool, name: str, topic: str, to: str, dry_run: bool, yes: bool
+    access: ClusterAccess,
+    as_json: bool,
+    name: str,
+    topic: str | None,
+    to: str,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
-    """Move a GROUP in all queues of a TOPIC; running members go there with their next pull.
+    """Move a GROUP in all queues of a TOPIC, or of all topics where it has been.
 
-    An offset beyond the ends of a queue means its end.
+    Running members go there with their next pull. An offset beyond the ends of a queue means its
+    end. The messages that it is to handle again stay as they are.
     """
     _reset(access, name, topic, to, as_json=as_json, dry_run=dry_run, yes=yes)
 
 
 @click.command()
 @click.argument("name", metavar="GROUP")
-@click.argument("topic")
+@click.argument("topic", required=False)
 @_dry_run
 @yes_option
 @cluster_options
 @json_option
 def skip(
-    access: ClusterAccess, as_json: bool, name: str, topic: str, dry_run: bool, yes: bool
+    access: ClusterAccess, as_json: bool, name: str, topic: str | None, dry_run: bool, yes: bool
 ) -> None:
-    """Have a GROUP skip all that is stored in a TOPIC now."""
+    """Have a GROUP skip all that is stored in a TOPIC now, or in all topics where it has been."""
     _reset(access, name, topic, "latest", as_json=as_json, dry_run=dry_run, yes=yes)
 
 
@@ -77,7 +84,7 @@ def clone(access: ClusterAccess, source: str, target: str, topic: str | None, ye
 def _reset(
     access: ClusterAccess,
     name: str,
-    topic: str,
+    topic: str | None,
     to: str,
     *,
     as_json: bool,
@@ -97,12 +104,17 @@ def _reset(
             _print(planned, as_json=as_json, is_done=False)
         if dry_run:
             return
-        confirm(f"Move the group {name} in {len(planned)} queues of {topic}?", yes=yes)
+        confirm(f"Move the group {name} in {_where(planned)}?", yes=yes)
     done = moves(dry_run=False)
     if as_json or yes:
         _print(done, as_json=as_json, is_done=True)
     if not as_json:
-        click.echo(f"{name}: moved in {len(done)} queues of {topic}")
+        click.echo(f"{name}: moved in {_where(done)}")
+
+
+def _where(moves: Sequence[OffsetMove]) -> str:
+    topics = sorted({one.queue.topic for one in moves})
+    return f"{counted(len(moves), 'queue')} of {', '.join(topics)}"
 
 
 def _place(to: str) -> tuple[str | int, bool]:
@@ -134,8 +146,8 @@ def _print(moves: Sequence[OffsetMove], *, as_json: bool, is_done: bool) -> None
         ]
         print_json({"moved": is_done, "queues": rows})
         return
-    cells = [(*one.queue[1:], shown_number(one.before), one.after, _skipped(one)) for one in moves]
-    print_table(("broker", "queue", "before", "after", "by"), cells)
+    cells = [(*one.queue, shown_number(one.before), one.after, _skipped(one)) for one in moves]
+    print_table(("topic", "broker", "queue", "before", "after", "by"), cells)
 
 
 def _skipped(one: OffsetMove) -> str:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import click
 
+from cometmq.cli.command_group import CommandGroup
 from cometmq.errors import CometError
 
 INTERRUPTED = 130
@@ -55,7 +56,7 @@ _COMMANDS = {
 }
 
 
-class LazyCommandGroup(click.Group):
+class LazyCommandGroup(CommandGroup):
     """A group that lists its commands by name and imports one when it is called."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:

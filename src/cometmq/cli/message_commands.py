@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
 from cometmq.cli.shown_values import message_json, shown_time
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cometmq.model.trace_event import TraceEvent
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def message() -> None:
     """Find messages by id, key, place and time; see what became of them, send them again."""
 

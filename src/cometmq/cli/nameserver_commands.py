@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.config_arguments import chosen, print_settings, settings_to_change
 from cometmq.cli.printed_columns import print_json
 from cometmq.cli.shared_options import json_option
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cometmq.cli.cluster_access import ClusterAccess
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def nameservers() -> None:
     """Settings of running name servers."""
 

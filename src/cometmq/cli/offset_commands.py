@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.shared_options import json_option
-from cometmq.cli.shown_values import shown_number
+from cometmq.cli.shown_values import counted, shown_number
 from cometmq.errors import SettingsError
 from cometmq.model.queue import MessageQueue
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _VERSION = 1
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Save the offsets of consumer groups, and restore them."""
 
@@ -78,12 +79,12 @@ def import_offsets(
         _print(planned, as_json=as_json, is_done=False)
     if dry_run:
         return
-    confirm(f"Move {len(planned)} groups?", yes=yes)
+    confirm(f"Move {counted(len(planned), 'group')}?", yes=yes)
     done = access.ask(lambda admin: admin.restore_offsets(wanted))
     if as_json:
         _print(done, as_json=True, is_done=True)
     else:
-        click.echo(f"{len(done)} groups were moved")
+        click.echo(f"moved {counted(len(done), 'group')}")
 
 
 def _read(file: TextIO) -> dict[str, dict[MessageQueue, int]]:

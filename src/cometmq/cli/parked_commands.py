@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from cometmq.cli.cluster_access import cluster_options
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.redrive_options import (
     ShownProgress,
@@ -34,7 +35,7 @@ _wait = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def parked() -> None:
     """Look at parked keys (OnFailure.park), and let them go on, in order."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.dead_letter_commands import deadletters, redrive
 from cometmq.cli.order_command import order
 from cometmq.cli.parked_table_commands import parked, release
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from cometmq.spark.tables.backlog import TopicBacklog
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Keep tables of topics with Spark: archive them, verify, audit their order, see backlogs."""
 

@@ -27,6 +27,11 @@ def shown_number(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 topic", "2,000 topics"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def shown_version(number: int) -> str:
     """A client's version by RocketMQ's number: 479 is 5.3.3."""
     place, is_release = divmod(number + _RELEASES, 2)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.broker.sends.tag_codes import tags_code_of
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.record_lines import record_facts, record_line
 from cometmq.cli.snapshot_command import snapshot
 from cometmq.cli.unreplicated_commands import unreplicated
@@ -56,7 +57,7 @@ _COST = {
 """What is lost with each table that is made anew."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def store() -> None:
     """Copy a store whose broker may run; verify, repair and dump a stopped one."""
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json
 from cometmq.cli.shared_options import json_option
+from cometmq.cli.shown_values import counted
 from cometmq.cli.topic_reading_commands import peek, send, tail
 from cometmq.cli.topic_status_commands import allocate, route, stats, status
 from cometmq.errors import RouteNotFound
@@ -29,7 +31,7 @@ _read_queues = click.option("--read-queues", type=_COUNT, help="Instead of --que
 _write_queues = click.option("--write-queues", type=_COUNT, help="Instead of --queues, for sends.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topic() -> None:
     """Create, alter and delete topics, look at them, send and read."""
 
@@ -95,7 +97,11 @@ def create(
             order=order is not None,
             brokers=brokers,
         )
-        return "created, write only" if perm == "w" else f"{len(await admin.queues(name))} queues"
+        return (
+            "created, write only"
+            if perm == "w"
+            else counted(len(await admin.queues(name)), "queue")
+        )
 
     click.echo(f"{name}: {access.ask(work)}")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cometmq.cli.cluster_access import cluster_options, confirm, yes_option
+from cometmq.cli.command_group import CommandGroup
 from cometmq.cli.printed_columns import print_json, print_table
 from cometmq.cli.record_lines import record_facts, record_line
 from cometmq.cli.shared_options import json_option
@@ -29,7 +30,7 @@ _directory = click.argument(
 _name = click.argument("name", metavar="FILE")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def unreplicated() -> None:
     """What a former master had alone when another one was promoted."""
 

@@ -43,6 +43,9 @@ class SettingsUpdate(NamedTuple):
     warnings: tuple[str, ...]
 
 
+_SOURCE = "the request"
+
+
 def table_of(settings: Sequence[Any], *, shows_secrets: bool = False) -> dict[str, str]:
     """Return all settings by key, sorted, as a properties file has them; stars for a secret."""
     found: dict[str, str] = {}
@@ -61,7 +64,7 @@ def update(settings: Sequence[Any], text: str) -> SettingsUpdate:
     unknown key, a bad or unsupported value, or another value of a key that changes at the next
     start only.
     """
-    given = from_text(text, "the request")
+    given = [one._replace(where=_SOURCE) for one in from_text(text, "")]
     for one in given:
         if one.key in _SECRET:
             raise ForbiddenKeyError(f"{one.key} cannot be changed from outside")

@@ -230,7 +230,7 @@ ADMIN = {
     "group_lag": (("g",), {"group": NAME, "topic": NAME[1:], "owners": FLAG}),
     "reset_group": (
         ("g", TOPIC, "latest"),
-        {"group": NAME, "topic": NAME, "to": NUMBER, "at_ms": FLAG, "dry_run": FLAG},
+        {"group": NAME, "topic": NAME[1:], "to": NUMBER, "at_ms": FLAG, "dry_run": FLAG},
     ),
     "clone_group": (("g", "h"), {"source": NAME, "target": NAME, "topic": NAME[1:]}),
     "committed_offsets": ((), {"groups": [5, "x", [5]]}),

@@ -242,23 +242,35 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
         return found
 
     async def reset_group(
-        self, group: str, topic: str, to: str | int, *, at_ms: bool = False, dry_run: bool = False
+        self,
+        group: str,
+        topic: str | None,
+        to: str | int,
+        *,
+        at_ms: bool = False,
+        dry_run: bool = False,
     ) -> list[OffsetMove]:
         """Move a group in all queues of a topic; return where it was and where it goes on.
+
+        Without a topic it is moved in all topics where it has been, its retry topic excepted.
 
         `to` is "earliest", "latest", or an offset, which is brought within each queue's own; with
         `at_ms` it is a time, ms since 1970: the first message stored then or later. With `dry_run`
         nothing changes. Running members go there with their next pull; messages that they are
-        handling then end as they do. Raises GroupNotFound, RouteNotFound, BrokerError.
+        handling then end as they do. Raises GroupNotFound, RouteNotFound, BrokerError, and
+        ClientError for a group that has been nowhere.
         """
         check_flag("dry_run", dry_run)
         check_flag("at_ms", at_ms)
-        check_name(topic)
+        if topic is not None:
+            check_name(topic)
         is_offset = to not in ("earliest", "latest")
         if at_ms or is_offset:
             check_whole("to", to, 0, INT64_MAX)
         await self.group_config(group)
-        bounds = await self.topic_stats(topic)
+        bounds: dict[MessageQueue, TopicOffset] = {}
+        for name in [topic] if topic is not None else await self._topics_of(group):
+            bounds |= await self.topic_stats(name)
         if at_ms:
             positions = GroupPositions(self._running(), group)
             targets = await positions.at_time(bounds, int(to))
@@ -270,6 +282,14 @@ class AsyncGroupAdmin(AsyncTopicAdmin):
                 q: one.min_offset if is_first else one.max_offset for q, one in bounds.items()
             }
         return await self._move(group, targets, dry_run=dry_run)
+
+    async def _topics_of(self, group: str) -> list[str]:
+        """The topics where a group has been, its retry topic excepted."""
+        known = {queue.topic for queue in await self.group_progress(group)}
+        found = sorted(known - {retry_topic_of(group)})
+        if not found:
+            raise ClientError(f"the group {group} has no offset in any topic: name a topic")
+        return found
 
     async def clone_group(self, source: str, target: str, topic: str | None = None) -> None:
         """Let a group be where another one is, in one topic or in all; made where it is missing.

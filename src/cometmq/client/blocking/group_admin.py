@@ -117,14 +117,23 @@ class GroupAdmin(TopicAdmin):
         return self._bridge.call(self._inner.why(group, seconds))
 
     def reset_group(
-        self, group: str, topic: str, to: str | int, *, at_ms: bool = False, dry_run: bool = False
+        self,
+        group: str,
+        topic: str | None,
+        to: str | int,
+        *,
+        at_ms: bool = False,
+        dry_run: bool = False,
     ) -> list[OffsetMove]:
         """Move a group in all queues of a topic; return where it was and where it goes on.
+
+        Without a topic it is moved in all topics where it has been, its retry topic excepted.
 
         `to` is "earliest", "latest", or an offset, which is brought within each queue's own; with
         `at_ms` it is a time, ms since 1970: the first message stored then or later. With `dry_run`
         nothing changes. Running members go there with their next pull; messages that they are
-        handling then end as they do. Raises GroupNotFound, RouteNotFound, BrokerError.
+        handling then end as they do. Raises GroupNotFound, RouteNotFound, BrokerError, and
+        ClientError for a group that has been nowhere.
         """
         return self._bridge.call(
             self._inner.reset_group(group, topic, to, at_ms=at_ms, dry_run=dry_run)

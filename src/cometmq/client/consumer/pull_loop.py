@@ -139,14 +139,7 @@ class PullLoop:
         if assigned.is_dropped:
             return
         if result.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
-                "the offset %d of %s is not in the queue (%d to %d): going on at %d",
-                assigned.window.next_offset,
-                assigned.queue,
-                result.min_offset,
-                result.max_offset,
-                result.next_offset,
-            )
+            _log_moved(assigned, result)
             self._assignment.restart_at(assigned, result.next_offset)
             return
         assigned.broker_id = result.suggested_broker_id
@@ -195,6 +188,27 @@ class PullLoop:
         if error.stale_route:
             self._session.routes.mark_stale(assigned.queue.topic)
         await asyncio.sleep(backoff_s(failures, _ERROR_PAUSE_FIRST_S, _ERROR_PAUSE_MOST_S))
+
+
+def _log_moved(assigned: AssignedQueue, result: PullResult) -> None:
+    """Say that the broker has a queue go on elsewhere; also by a reset, which is no trouble."""
+    asked, first, end = assigned.window.next_offset, result.min_offset, result.max_offset
+    if first <= asked <= end:
+        log.info(
+            "the broker moves the group in %s from %d to %d, as after a reset",
+            assigned.queue,
+            asked,
+            result.next_offset,
+        )
+        return
+    log.warning(
+        "the offset %d of %s is not in the queue (%d to %d): going on at %d",
+        asked,
+        assigned.queue,
+        first,
+        end,
+        result.next_offset,
+    )
 
 
 def _log_unreadable(assigned: AssignedQueue, messages: list[MessageExt]) -> None:
