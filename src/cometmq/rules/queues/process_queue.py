@@ -127,8 +127,11 @@ class ProcessQueue(Generic[M]):
                 self.size_bytes -= sizes.pop(message.queue_offset, 0)
             if len(messages) == self._last_count:
                 self._by_batches = True
-        elif messages and not self._finish_batch(messages):
-            for message in messages:
+        else:
+            rest = messages
+            while rest and (count := self._finish_batch(rest)):
+                rest = rest[count:]
+            for message in rest:
                 if message.queue_offset not in sizes:
                     self._split(message.queue_offset)
                 self.size_bytes -= sizes.pop(message.queue_offset, 0)
@@ -148,17 +151,20 @@ class ProcessQueue(Generic[M]):
         self.size_bytes += batch.size_bytes
         self._open.append(taken[0].queue_offset)
 
-    def _finish_batch(self, messages: Sequence[M]) -> bool:
-        """Finish a batch, if the messages are exactly that; whether they are."""
+    def _finish_batch(self, messages: Sequence[M]) -> int:
+        """Finish the batch that these messages begin with; how many it has, 0 for none."""
         first = messages[0].queue_offset
         batch = self._batches.get(first)
-        if batch is None or batch.messages != messages:
-            return False
+        if batch is None:
+            return 0
+        count = len(batch.messages)
+        if batch.messages != messages[:count]:
+            return 0
         del self._batches[first]
-        self._batches_count -= len(batch.messages)
+        self._batches_count -= count
         assert self._batches_count >= 0, "more messages were finished than were put"
         self.size_bytes -= batch.size_bytes
-        return True
+        return count
 
     def _split(self, offset: int) -> None:
         """Count the messages of the batch with this offset one by one from now on."""
