@@ -10,10 +10,13 @@ year of flights; and those that read the whole source tree, which is parsed once
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from cometmq import native
 
 HELPERS = ("broker", "client", "crash", "interop", "namesrv", "net", "parity", "store", "wire")
 SPARK_HELPERS = ("spark.fault_rounds", "spark.live", "spark.planned_case", "spark.scripted")
@@ -44,6 +47,17 @@ all later tests of the session then fail."""
 HOUSE = Path(__file__).parent / "house"
 MUTMUT_STATS = Path("mutmut-stats.json")
 """Where mutmut runs tests: how long each of them took."""
+
+
+@pytest.fixture(scope="module", params=["c", "python"])
+def each_form(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run the tests of a module with the hot loops in C, and again with those in Python."""
+    if request.param == "c" and native.c is None:
+        pytest.skip(f"the hot loops in C are missing: {native.why_not}")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(native, "c", None)
+        yield request.param
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -24,9 +25,9 @@ from cometmq.wire import header_json
 from cometmq.wire.frame import FrameDecoder, encode_frame
 
 if TYPE_CHECKING:
-    import pytest
-
     from cometmq.testing.sim_files import SimFiles
+
+pytestmark = pytest.mark.usefixtures("each_form")
 
 SMALL = {"commit_log_file_bytes": 1 << 16, "consume_queue_file_bytes": 4_000}
 BORN_MS = 1_700_000_000_000

@@ -18,6 +18,8 @@ from cometmq.wire.records import message_batch, properties
 if TYPE_CHECKING:
     from cometmq.wire.command import Command
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 FILE_BYTES = 1 << 16
 
 

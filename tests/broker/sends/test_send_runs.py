@@ -22,6 +22,8 @@ from cometmq.wire.records import properties
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 ASYNC = StoreSettings(commit_log_file_bytes=1 << 20, message_index_enable=False)
 SYNC = StoreSettings(commit_log_file_bytes=1 << 20, flush_disk_type="SYNC_FLUSH")
 TIMEOUT_S = 20.0

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from cometmq.store.log.record_template import RecordTemplate
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 HOSTS = {"short": bytes((10, 0, 0, 7, 0, 0, 1, 2)), "long": bytes(range(16)) + bytes((0, 0, 1, 2))}
 MESSAGES = [
     (number % 3, 1_000 + number // 4, b"b" * (number % 5), b"TAGS\x01%d\x02" % (number % 2))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
 from cometmq.wire.records import message_batch
 from cometmq.wire.records.message_batch import BatchItem
+
+pytestmark = pytest.mark.usefixtures("each_form")
 
 ROWS = st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), min_size=1, max_size=6)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq import native
 from cometmq.broker.delivery.timer_schedule import TIMER_MARK, asks_for_time
 from cometmq.broker.delivery.transactions import is_half_message
 from cometmq.broker.sends.batch_tag_codes import batch_tag_codes
@@ -159,10 +160,10 @@ class BatchWriter:
         Measured with eight batches of 32 under way: 79 k/s where it had been 49.
         """
         flags, bodies, raws = items
-        together = b"".join(raws)  # a mark over a border costs time, no more
-        # Measured: `rfind` takes 0.13 us a message of 130 B, `in` 0.35.
-        is_special = any(together.rfind(mark) >= 0 for mark in _SPECIAL_MARKS)
-        if is_special or not sysflag.is_queued(sys_flag):
+        if (
+            not sysflag.is_queued(sys_flag)
+            or (codes := self._plain_codes(header.topic, raws)) is None
+        ):
             return None
         if not all(bodies) or len(set(flags)) > 1:
             return None
@@ -174,9 +175,22 @@ class BatchWriter:
             born_host=born_host,
             reconsume_times=header.reconsume_times or 0,
         )
-        tags_code, topic = self._store.tags_code, header.topic
-        codes = batch_tag_codes(raws, together, lambda raw: tags_code(topic, raw, 0))
         return template.put_batch(queue_id, header.born_timestamp, bodies, raws, codes)
+
+    def _plain_codes(self, topic: str, raws: list[bytes]) -> list[int] | None:
+        """The tags codes of messages that need nothing special; None: some do, or may.
+
+        Measured for 32: 0.25 us a message in C, 0.5 in Python.
+        """
+        if native.c is not None:
+            codes: list[int] | None = native.c.plain_tag_codes(raws, _SPECIAL_MARKS)
+            return codes
+        together = b"".join(raws)  # a mark over a border costs time, no more
+        # Measured: `rfind` takes 0.13 us a message of 130 B, `in` 0.35.
+        if any(together.rfind(mark) >= 0 for mark in _SPECIAL_MARKS):
+            return None
+        tags_code = self._store.tags_code
+        return batch_tag_codes(raws, together, lambda raw: tags_code(topic, raw, 0))
 
     def _drafts(
         self,

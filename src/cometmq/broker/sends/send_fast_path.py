@@ -9,7 +9,6 @@ Java: none.
 from __future__ import annotations
 
 from functools import partial
-from itertools import repeat
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from cometmq.wire.templates.send_frame_batch import QUEUE_IDS
 from cometmq.wire.templates.send_template import SendTemplates, unescaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -94,7 +93,7 @@ class ConnectionFastPath:
             if template.check is not None and not template.is_signed(values, data[body_at:end]):
                 break
             if may_run and size - end > 2 * length and plan.put_run is not None:
-                run = template.run_at(data, at, values, body_max)
+                run = template.run_at(data, at, values, body_max, plan.queue_count)
                 if run is not None and (taken := self._put_run(plan, run)):
                     at = taken
                     continue
@@ -150,11 +149,11 @@ class ConnectionFastPath:
         answers = self._answers if shared.batch.number == self._batch else self._begin()
         if plan.put_run is None or answers is None or max(run.queue_ids) >= plan.queue_count:
             return 0
-        codes: Iterable[int] = repeat(plan.code)
+        codes = [plan.code] * len(run.bodies)
         if plan.tags_at >= 0:
             tags = run.texts[plan.tags_at]
             is_one = tags.count(tags[0]) == len(tags)
-            codes = repeat(tags_code_of(tags[0])) if is_one else map(tags_code_of, tags)
+            codes = [tags_code_of(tags[0])] * len(tags) if is_one else list(map(tags_code_of, tags))
         raws = [plan.properties % texts for texts in zip(*run.texts, strict=True)]
         places = plan.put_run(run.queue_ids, run.born_ms, run.bodies, raws, codes)
         count = len(places.phy_offsets)

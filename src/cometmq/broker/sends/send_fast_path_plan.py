@@ -21,7 +21,7 @@ from cometmq.wire.records import sysflag
 from cometmq.wire.templates.send_template import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from cometmq.broker.cluster.topics import Topics
     from cometmq.broker.metrics.broker_stats import BrokerStats
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Put = Callable[[int, int, bytes, bytes, int], tuple[int, int, int] | None]
     PutRun = Callable[
-        [list[int], list[int], Sequence[bytes], list[bytes], Iterable[int]], RecordPositions
+        [list[int], list[int], Sequence[bytes], list[bytes], list[int]], RecordPositions
     ]
 
 QUEUES_MAX = 1024

@@ -21,7 +21,7 @@ class IndexEntries:
     store_times: array[int]
     """When it was stored, ms, in words of 8 bytes."""
     moments: set[int]
-    """All times that occur, and perhaps others: there are few."""
+    """All times that occur, and perhaps others: there are few. Not kept where C files entries."""
 
     @property
     def count(self) -> int:

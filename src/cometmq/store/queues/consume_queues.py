@@ -13,6 +13,7 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.runtime.worker_jobs import run_job
 from cometmq.store.log.mapped_file_queue import MappedFileQueue, OpenFiles, Segment, pin_segments
 from cometmq.store.queues.consume_queue import SIZE, ConsumeQueue, pack
@@ -115,9 +116,7 @@ class ConsumeQueues:
         Returns which queues got what tags codes.
         """
         dirty = self._dirty
-        for queue, phy_offset, size, tags_code in entries:
-            queue.tail += pack(phy_offset, size, tags_code)  # without a call: 0.1 us less
-        found = set(map(_queue_and_code, entries))
+        found = _append_each(entries) if native.c is None else native.c.append_entries(entries)
         for queue, _ in found:
             queue.max_offset = queue.written_offset + len(queue.tail) // SIZE
             assert queue.max_offset <= queue.next_offset, "more is visible than was put"
@@ -301,3 +300,10 @@ async def _sync(segments: list[Segment], worker: Worker) -> None:
             segment.unpin()
 
     await run_job(worker, job, unpin)
+
+
+def _append_each(entries: list[QueueEntry]) -> set[tuple[ConsumeQueue, int]]:
+    """Put each entry behind the others of its queue; which queues got what tags codes."""
+    for queue, phy_offset, size, tags_code in entries:
+        queue.tail += pack(phy_offset, size, tags_code)  # without a call: 0.1 us less
+    return set(map(_queue_and_code, entries))

@@ -11,6 +11,7 @@ from struct import Struct
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq import native
 from cometmq.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -86,11 +87,15 @@ def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[Batch
     """At most so many items from a place on, and where the next one begins; raises as `decode`.
 
     `before`: how many items lie before that place. Measured: 0.37 us an item, where one object for
-    each took 0.51; 0.2 where all are equally long.
+    each took 0.51; 0.2 where all are equally long, 0.1 in C.
     """
-    columns = flags, bodies, properties = BatchColumns([], [], [])
     end = len(raw)
-    at = _decode_alike(raw, at, count, columns)
+    if native.c is not None:
+        *found, at = native.c.decode_batch(raw, at, count)
+        columns = flags, bodies, properties = BatchColumns(*found)
+    else:
+        columns = flags, bodies, properties = BatchColumns([], [], [])
+        at = _decode_alike(raw, at, count, columns)
     read_head, read_length = _FLAG_AND_SIZES.unpack_from, _LENGTH.unpack_from
     while at < end and len(bodies) < count:
         body_at = at + _HEAD_BYTES

@@ -1,0 +1,28 @@
+/* The module `cometmq._native`: loops over many messages. `src/cometmq/native.py` says what stands in for it. */
+#include "native.h"
+
+#define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
+
+static PyMethodDef methods[] = {
+    METHOD(append_entries),  METHOD(batch_records), METHOD(chain_keys),      METHOD(cut_frames),
+    METHOD(decode_batch),    METHOD(measure_records), METHOD(plain_tag_codes), METHOD(read_keys),
+    METHOD(run_records),     {NULL, NULL, 0, NULL},
+};
+
+static int execute(PyObject *module)
+{
+    (void)module;
+    const char *asked = getenv("COMETMQ_NATIVE");
+    if (asked && !strcmp(asked, "0")) {
+        PyErr_SetString(PyExc_ImportError, "COMETMQ_NATIVE=0 asks for the Python form");
+        return -1;
+    }
+    prepare_checksums();
+    return prepare_records();
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, 0, methods, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }

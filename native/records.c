@@ -1,0 +1,513 @@
+/* Records of the commit log from the parts of messages, and the messages of a batch from its body.
+ *
+ * Layout: `wire/records/log_record.py`, `wire/records/message_batch.py`.
+ */
+#include "native.h"
+
+#define FRONT_BYTES 36
+#define BEHIND_MIN 52      /* what follows up to the body, between hosts of IPv4 */
+#define SUM_BYTES 20       /* the whole-record checksum as a property */
+#define BATCH_HEAD_BYTES 20
+#define SUM_MASK 0x7FFFFFFFu
+
+/* What all records of one call share; see `RecordTemplate`. */
+typedef struct {
+    uint32_t magic, flag;
+    const uint8_t *behind; /* what follows `FRONT`, with the born time and the body's size still to come */
+    size_t behind_bytes;
+    const uint8_t *topic;
+    size_t topic_bytes;
+    int with_sum;
+} Shape;
+
+typedef struct {
+    const uint8_t *body, *raw;
+    size_t body_bytes, raw_bytes;
+    int separator; /* whether one is missing behind the properties, ahead of the checksum */
+} Parts;
+
+static int shape_of(PyObject *given, PyObject *behind, Shape *shape)
+{
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != 4) {
+        PyErr_SetString(PyExc_TypeError, "a shape has four parts");
+        return -1;
+    }
+    shape->magic = (uint32_t)PyLong_AsUnsignedLongMask(PyTuple_GetItem(given, 0));
+    shape->flag = (uint32_t)PyLong_AsUnsignedLongMask(PyTuple_GetItem(given, 1));
+    shape->topic = bytes_of(PyTuple_GetItem(given, 2), &shape->topic_bytes);
+    shape->with_sum = PyObject_IsTrue(PyTuple_GetItem(given, 3));
+    shape->behind = bytes_of(behind, &shape->behind_bytes);
+    if (!PyErr_Occurred() && shape->behind_bytes < BEHIND_MIN)
+        PyErr_SetString(PyExc_ValueError, "the fields behind the front are cut short");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *item_of(PyObject *items, Py_ssize_t at)
+{
+    return PyList_Check(items) ? PyList_GetItem(items, at) : PyTuple_GetItem(items, at);
+}
+
+static Py_ssize_t count_of(PyObject *items)
+{
+    return PyList_Check(items) ? PyList_Size(items) : PyTuple_Size(items);
+}
+
+static int parts_of(PyObject *bodies, PyObject *raws, Py_ssize_t at, int with_sum, Parts *parts)
+{
+    PyObject *body = item_of(bodies, at), *raw = item_of(raws, at);
+    if (!body || !raw)
+        return -1;
+    parts->body = bytes_of(body, &parts->body_bytes);
+    parts->raw = bytes_of(raw, &parts->raw_bytes);
+    if (!parts->body || !parts->raw)
+        return -1;
+    parts->separator = with_sum && parts->raw_bytes && parts->raw[parts->raw_bytes - 1] != 2;
+    return 0;
+}
+
+static size_t properties_bytes(const Shape *shape, const Parts *parts)
+{
+    return parts->raw_bytes + (size_t)parts->separator + (shape->with_sum ? SUM_BYTES : 0);
+}
+
+static size_t record_bytes(const Shape *shape, const Parts *parts)
+{
+    return FRONT_BYTES + shape->behind_bytes + parts->body_bytes + shape->topic_bytes + 2 +
+           properties_bytes(shape, parts);
+}
+
+static void write_sum(uint8_t *at, uint32_t sum)
+{
+    memcpy(at, "__CRC32#\1", 9);
+    for (int digit = 0; digit < 10; digit++, sum /= 10) /* the lowest first */
+        at[9 + digit] = (uint8_t)('0' + sum % 10);
+    at[19] = 2;
+}
+
+static void write_record(uint8_t *start, size_t size, const Shape *shape, const Parts *parts, uint32_t queue_id,
+                         uint64_t queue_offset, uint64_t phy_offset, uint64_t born_ms)
+{
+    uint8_t *at = start + FRONT_BYTES;
+    write32(start, (uint32_t)size);
+    write32(start + 4, shape->magic);
+    write32(start + 8, checksum(parts->body, parts->body_bytes) & SUM_MASK);
+    write32(start + 12, queue_id);
+    write32(start + 16, shape->flag);
+    write64(start + 20, queue_offset);
+    write64(start + 28, phy_offset);
+    memcpy(at, shape->behind, shape->behind_bytes);
+    write64(at + 4, born_ms);
+    at += shape->behind_bytes;
+    write32(at - 4, (uint32_t)parts->body_bytes);
+    memcpy(at, parts->body, parts->body_bytes);
+    at += parts->body_bytes;
+    memcpy(at, shape->topic, shape->topic_bytes);
+    at += shape->topic_bytes;
+    write16(at, (uint16_t)properties_bytes(shape, parts));
+    memcpy(at + 2, parts->raw, parts->raw_bytes);
+    at += 2 + parts->raw_bytes;
+    if (parts->separator)
+        *at++ = 2;
+    if (shape->with_sum)
+        write_sum(at, checksum(start, (size_t)(at - start)) & SUM_MASK);
+}
+
+/* measure_records(bodies, raws, fixed_bytes, with_sum) -> (bytes of all records, of the longest properties with the
+ * checksum, of the largest record); `fixed_bytes` is the size of a record without body and properties. */
+PyObject *native_measure_records(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    if (given != 4 || count_of(args[0]) < 0 || count_of(args[1]) != count_of(args[0]))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "as many bodies as properties, and two more");
+    size_t fixed = PyLong_AsSize_t(args[2]), total = 0, longest = 0, largest = 0;
+    int with_sum = PyObject_IsTrue(args[3]);
+    Py_ssize_t count = count_of(args[0]);
+    if (PyErr_Occurred())
+        return NULL;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        Parts parts;
+        if (parts_of(args[0], args[1], at, with_sum, &parts) < 0)
+            return NULL;
+        size_t raw = parts.raw_bytes + (size_t)parts.separator;
+        size_t size = fixed + parts.body_bytes + raw;
+        total += size;
+        longest = raw > longest ? raw : longest;
+        largest = size > largest ? size : largest;
+    }
+    return Py_BuildValue("nnn", (Py_ssize_t)total, (Py_ssize_t)longest, (Py_ssize_t)largest);
+}
+
+/* batch_records(shape, behind, queue, queue_id, queue_offset, phy_offset, born_ms, bodies, raws, codes)
+ * -> (the records side by side, the entries of their queue, where each lies) */
+PyObject *native_batch_records(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    Shape shape;
+    if (given != 10 || shape_of(args[0], args[1], &shape) < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "batch_records takes ten arguments");
+    uint32_t queue_id = (uint32_t)PyLong_AsUnsignedLongMask(args[3]);
+    uint64_t queue_offset = PyLong_AsUnsignedLongLongMask(args[4]);
+    long long phy_offset = PyLong_AsLongLong(args[5]);
+    uint64_t born_ms = PyLong_AsUnsignedLongLongMask(args[6]);
+    PyObject *bodies = args[7], *raws = args[8], *codes = args[9];
+    Py_ssize_t count = count_of(bodies);
+    if (PyErr_Occurred() || count_of(raws) != count || count_of(codes) != count)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "bodies, properties and codes go in pairs");
+    size_t total = 0;
+    for (Py_ssize_t at = 0; at < count; at++) {
+        Parts parts;
+        if (parts_of(bodies, raws, at, shape.with_sum, &parts) < 0)
+            return NULL;
+        if (properties_bytes(&shape, &parts) > 0x7FFF)
+            return PyErr_Format(PyExc_ValueError, "the properties are too long");
+        total += record_bytes(&shape, &parts);
+    }
+    PyObject *records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *entries = PyList_New(count), *places = PyList_New(count), *found = NULL;
+    if (!records || !entries || !places)
+        goto done;
+    uint8_t *out = (uint8_t *)PyBytes_AsString(records);
+    for (Py_ssize_t at = 0; at < count; at++) {
+        Parts parts;
+        if (parts_of(bodies, raws, at, shape.with_sum, &parts) < 0)
+            goto done;
+        size_t size = record_bytes(&shape, &parts);
+        PyObject *place = PyLong_FromLongLong(phy_offset);
+        PyObject *entry = place ? Py_BuildValue("OOnO", args[2], place, (Py_ssize_t)size, item_of(codes, at)) : NULL;
+        if (!entry) {
+            Py_XDECREF(place);
+            goto done;
+        }
+        PyList_SetItem(places, at, place);
+        PyList_SetItem(entries, at, entry);
+        write_record(out, size, &shape, &parts, queue_id, queue_offset++, (uint64_t)phy_offset, born_ms);
+        out += size;
+        phy_offset += (long long)size;
+    }
+    found = PyTuple_Pack(3, records, entries, places);
+done:
+    Py_XDECREF(records);
+    Py_XDECREF(entries);
+    Py_XDECREF(places);
+    return found;
+}
+
+/* decode_batch(body, at, count) -> (flags, bodies, properties, where it ended): the messages of a batch from a place
+ * on, at most so many, up to one whose lengths are inconsistent. */
+PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    size_t end;
+    const uint8_t *raw = given == 3 ? bytes_of(args[0], &end) : NULL;
+    if (!raw)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "decode_batch takes three arguments");
+    size_t at = PyLong_AsSize_t(args[1]);
+    Py_ssize_t most = PyLong_AsSsize_t(args[2]);
+    PyObject *flags = PyList_New(0), *bodies = PyList_New(0), *properties = PyList_New(0), *found = NULL;
+    if (PyErr_Occurred())
+        goto done;
+    while (most-- > 0 && at <= end && end - at >= BATCH_HEAD_BYTES + 2) {
+        size_t room = end - at - BATCH_HEAD_BYTES - 2; /* for body and properties */
+        uint32_t size = read32(raw + at), body_bytes = read32(raw + at + 16);
+        if (body_bytes > room)
+            break;
+        const uint8_t *body = raw + at + BATCH_HEAD_BYTES;
+        uint32_t raw_bytes = read16(body + body_bytes);
+        if (raw_bytes > 0x7FFF || raw_bytes > room - body_bytes || size != BATCH_HEAD_BYTES + 2 + body_bytes + raw_bytes)
+            break;
+        PyObject *parts[] = {
+            PyLong_FromLong((long)(int32_t)read32(raw + at + 12)),
+            PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)body_bytes),
+            PyBytes_FromStringAndSize((const char *)body + body_bytes + 2, (Py_ssize_t)raw_bytes),
+        };
+        PyObject *lists[] = {flags, bodies, properties};
+        int failed = 0;
+        for (int part = 0; part < 3; part++) {
+            failed |= !parts[part] || PyList_Append(lists[part], parts[part]) < 0;
+            Py_XDECREF(parts[part]);
+        }
+        if (failed)
+            goto done;
+        at += size;
+    }
+    found = Py_BuildValue("OOOn", flags, bodies, properties, (Py_ssize_t)at);
+done:
+    Py_XDECREF(flags);
+    Py_XDECREF(bodies);
+    Py_XDECREF(properties);
+    return found;
+}
+
+#define MARKS_MAX 32
+
+/* Texts to look for, and the bytes that they end with. */
+typedef struct {
+    Text marks[MARKS_MAX];
+    Py_ssize_t count;
+    uint8_t is_last[256];
+} Marks;
+
+static int marks_of(PyObject *given, Marks *marks)
+{
+    memset(marks, 0, sizeof *marks);
+    marks->count = PyTuple_Check(given) ? PyTuple_Size(given) : MARKS_MAX + 1;
+    if (marks->count > MARKS_MAX) {
+        PyErr_Format(PyExc_ValueError, "marks are a tuple of at most %d", MARKS_MAX);
+        return -1;
+    }
+    for (Py_ssize_t number = 0; number < marks->count; number++) {
+        Text *mark = &marks->marks[number];
+        mark->bytes = bytes_of(PyTuple_GetItem(given, number), &mark->count);
+        if (!mark->bytes || !mark->count) {
+            if (mark->bytes)
+                PyErr_SetString(PyExc_ValueError, "an empty mark");
+            return -1;
+        }
+        marks->is_last[mark->bytes[mark->count - 1]] = 1;
+    }
+    return 0;
+}
+
+static int holds_a_mark(const uint8_t *raw, size_t count, const Marks *marks)
+{
+    for (size_t at = 0; at < count; at++) {
+        if (!marks->is_last[raw[at]])
+            continue;
+        for (Py_ssize_t number = 0; number < marks->count; number++) {
+            const Text *mark = &marks->marks[number];
+            if (at + 1 >= mark->count && !memcmp(raw + at + 1 - mark->count, mark->bytes, mark->count))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* plain_tag_codes(raws, marks) -> the tags code of each properties; None where any holds one of the marks, or a tag
+ * beyond ASCII. */
+PyObject *native_plain_tag_codes(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    Marks marks;
+    if (given != 2 || !PyList_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "plain_tag_codes takes a list and a tuple");
+    if (marks_of(args[1], &marks) < 0)
+        return NULL;
+    Py_ssize_t count = PyList_Size(args[0]);
+    PyObject *codes = PyList_New(count);
+    Text last = {NULL, 0}; /* messages in a row mostly have one tag */
+    PyObject *last_code = NULL;
+    for (Py_ssize_t at = 0; codes && at < count; at++) {
+        size_t size;
+        const uint8_t *raw = bytes_of(PyList_GetItem(args[0], at), &size);
+        if (!raw)
+            goto failed;
+        Text tag = find_property(raw, size, "TAGS", 4);
+        if (holds_a_mark(raw, size, &marks) || !is_ascii(tag.bytes, tag.count)) {
+            Py_DECREF(codes);
+            Py_XDECREF(last_code);
+            return Py_NewRef(Py_None);
+        }
+        if (!last_code || tag.count != last.count || (tag.count && memcmp(tag.bytes, last.bytes, tag.count))) {
+            Py_XDECREF(last_code);
+            last_code = PyLong_FromLong((long)(int32_t)java_hash_from(0, tag.bytes, tag.count));
+            if (!last_code)
+                goto failed;
+            last = tag;
+        }
+        PyList_SetItem(codes, at, Py_NewRef(last_code));
+    }
+    Py_XDECREF(last_code);
+    return codes;
+failed:
+    Py_XDECREF(codes);
+    Py_XDECREF(last_code);
+    return NULL;
+}
+
+/* The next offset of each queue of a run, read once and written back once. */
+typedef struct {
+    uint64_t next[1024];
+    uint8_t is_known[1024];
+    uint16_t known[1024];
+    int count;
+} QueueOffsets;
+
+static PyObject *next_offset_name, *tail_name;
+
+static int take_offset(QueueOffsets *offsets, PyObject *queues, uint32_t queue_id, uint64_t *taken)
+{
+    if (!offsets->is_known[queue_id]) {
+        PyObject *queue = PyList_GetItem(queues, (Py_ssize_t)queue_id);
+        PyObject *number = queue ? PyObject_GetAttr(queue, next_offset_name) : NULL;
+        if (!number)
+            return -1;
+        offsets->next[queue_id] = PyLong_AsUnsignedLongLongMask(number);
+        Py_DECREF(number);
+        offsets->is_known[queue_id] = 1;
+        offsets->known[offsets->count++] = (uint16_t)queue_id;
+    }
+    *taken = offsets->next[queue_id]++;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int save_offsets(const QueueOffsets *offsets, PyObject *queues)
+{
+    for (int at = 0; at < offsets->count; at++) {
+        uint16_t queue_id = offsets->known[at];
+        PyObject *number = PyLong_FromUnsignedLongLong(offsets->next[queue_id]);
+        int done = number ? PyObject_SetAttr(PyList_GetItem(queues, queue_id), next_offset_name, number) : -1;
+        Py_XDECREF(number);
+        if (done < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int append_new(PyObject *list, PyObject *item)
+{
+    int done = item ? PyList_Append(list, item) : -1;
+    Py_XDECREF(item);
+    return done;
+}
+
+/* run_records(shape, behind, queues, queue_ids, phy_offset, room, born, bodies, raws, codes, properties_max, size_max)
+ * -> (the records side by side, the entries of their queues, where each lies, its number in its queue), as far as
+ * `room` and the limits allow. All queues of the run are open and take their new `next_offset`. */
+PyObject *native_run_records(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    Shape shape;
+    if (given != 12 || shape_of(args[0], args[1], &shape) < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "run_records takes twelve arguments");
+    PyObject *queues = args[2], *queue_ids = args[3], *born = args[6], *bodies = args[7], *raws = args[8];
+    PyObject *codes = args[9];
+    long long first = PyLong_AsLongLong(args[4]), phy_offset = first, room = PyLong_AsLongLong(args[5]);
+    size_t properties_max = PyLong_AsSize_t(args[10]), size_max = PyLong_AsSize_t(args[11]);
+    Py_ssize_t count = count_of(bodies);
+    int is_code = PyLong_Check(codes);
+    if (PyErr_Occurred() || !PyList_Check(queues) || count_of(queue_ids) != count || count_of(born) != count ||
+        count_of(raws) != count || (!is_code && count_of(codes) != count))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the columns of a run are equally long");
+    size_t total = 0;
+    Py_ssize_t taken = 0;
+    for (; taken < count; taken++) {
+        Parts parts;
+        if (parts_of(bodies, raws, taken, 0, &parts) < 0)
+            return NULL;
+        size_t size = record_bytes(&shape, &parts);
+        if (parts.raw_bytes > properties_max || size > size_max || room - (long long)total < (long long)size + 8)
+            break;
+        total += size;
+    }
+    QueueOffsets *offsets = PyMem_Calloc(1, sizeof(QueueOffsets));
+    PyObject *records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    PyObject *entries = PyList_New(0), *places = PyList_New(0), *numbers = PyList_New(0), *found = NULL;
+    if (!offsets || !records || !entries || !places || !numbers)
+        goto done;
+    uint8_t *out = (uint8_t *)PyBytes_AsString(records);
+    for (Py_ssize_t at = 0; at < taken; at++) {
+        Parts parts;
+        uint64_t queue_offset;
+        size_t queue_id = PyLong_AsSize_t(item_of(queue_ids, at));
+        uint64_t born_ms = PyLong_AsUnsignedLongLongMask(item_of(born, at));
+        if (PyErr_Occurred() || queue_id >= 1024 || take_offset(offsets, queues, (uint32_t)queue_id, &queue_offset) < 0 ||
+            parts_of(bodies, raws, at, 0, &parts) < 0) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a queue id beyond 1023");
+            goto done;
+        }
+        size_t size = record_bytes(&shape, &parts);
+        PyObject *code = is_code ? codes : item_of(codes, at);
+        PyObject *place = PyLong_FromLongLong(phy_offset), *queue = PyList_GetItem(queues, (Py_ssize_t)queue_id);
+        PyObject *entry = place && code ? Py_BuildValue("OOnO", queue, place, (Py_ssize_t)size, code) : NULL;
+        if (append_new(entries, entry) < 0 || append_new(places, place) < 0 ||
+            append_new(numbers, PyLong_FromUnsignedLongLong(queue_offset)) < 0)
+            goto done;
+        write_record(out, size, &shape, &parts, (uint32_t)queue_id, queue_offset, (uint64_t)phy_offset, born_ms);
+        out += size;
+        phy_offset += (long long)size;
+    }
+    if (save_offsets(offsets, queues) == 0)
+        found = PyTuple_Pack(4, records, entries, places, numbers);
+done:
+    PyMem_Free(offsets);
+    Py_XDECREF(records);
+    Py_XDECREF(entries);
+    Py_XDECREF(places);
+    Py_XDECREF(numbers);
+    return found;
+}
+
+#define KNOWN_MAX 16
+
+/* Queues met lately with the tags codes they got: those of a run take turns. */
+typedef struct {
+    PyObject *queue, *code, *tail; /* the tail is owned */
+} Known;
+
+static Known *known_of(Known *known, int *next, PyObject *queue, PyObject *code, PyObject *found)
+{
+    for (int at = 0; at < KNOWN_MAX && known[at].queue; at++)
+        if (known[at].queue == queue && known[at].code == code)
+            return &known[at];
+    PyObject *pair = PyTuple_Pack(2, queue, code), *tail = PyObject_GetAttr(queue, tail_name);
+    int done = pair ? PySet_Add(found, pair) : -1;
+    Py_XDECREF(pair);
+    if (done < 0 || !tail || !PyByteArray_Check(tail)) {
+        Py_XDECREF(tail);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "the tail of a queue is a bytearray");
+        return NULL;
+    }
+    Known *one = &known[(*next)++ % KNOWN_MAX];
+    Py_XDECREF(one->tail);
+    *one = (Known){queue, code, tail};
+    return one;
+}
+
+/* append_entries(entries) -> the set of (queue, tags code) in them: adds each (queue, phy_offset, size, code) to its
+ * queue's `tail`, a bytearray, as it lies in the queue's file. */
+PyObject *native_append_entries(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    if (given != 1 || !PyList_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "append_entries takes a list");
+    PyObject *found = PySet_New(NULL);
+    Known known[KNOWN_MAX] = {{NULL, NULL, NULL}};
+    int next = 0;
+    Py_ssize_t count = PyList_Size(args[0]);
+    for (Py_ssize_t number = 0; found && number < count; number++) {
+        PyObject *entry = PyList_GetItem(args[0], number);
+        if (!PyTuple_Check(entry) || PyTuple_Size(entry) != 4) {
+            PyErr_SetString(PyExc_TypeError, "an entry has four parts");
+            break;
+        }
+        PyObject *code = PyTuple_GetItem(entry, 3);
+        Known *one = known_of(known, &next, PyTuple_GetItem(entry, 0), code, found);
+        if (!one)
+            break;
+        uint64_t phy_offset = PyLong_AsUnsignedLongLongMask(PyTuple_GetItem(entry, 1));
+        uint32_t size = (uint32_t)PyLong_AsUnsignedLongMask(PyTuple_GetItem(entry, 2));
+        uint64_t code_bits = PyLong_AsUnsignedLongLongMask(code);
+        Py_ssize_t at = PyByteArray_Size(one->tail);
+        if (PyErr_Occurred() || PyByteArray_Resize(one->tail, at + 20) < 0)
+            break;
+        uint8_t *out = (uint8_t *)PyByteArray_AsString(one->tail) + at;
+        write64(out, phy_offset);
+        write32(out + 8, size);
+        write64(out + 12, code_bits);
+    }
+    for (int at = 0; at < KNOWN_MAX; at++)
+        Py_XDECREF(known[at].tail);
+    if (!PyErr_Occurred())
+        return found;
+    Py_XDECREF(found);
+    return NULL;
+}
+
+int prepare_records(void)
+{
+    next_offset_name = PyUnicode_InternFromString("next_offset");
+    tail_name = PyUnicode_InternFromString("tail");
+    return next_offset_name && tail_name ? 0 : -1;
+}

@@ -1,0 +1,171 @@
+"""The hot loops in C give what their form in Python gives, also for what hostile clients send."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zlib
+from array import array
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cometmq import native
+from cometmq.broker.sends.batch_writer import _SPECIAL_MARKS
+from cometmq.broker.sends.tag_codes import tags_code_of
+from cometmq.errors import ProtocolError
+from cometmq.store.index.index_entries import no_entries
+from cometmq.store.index.key_columns import KeyColumns
+from cometmq.store.index.key_hashes import KeyHashes
+from cometmq.wire.records import log_record, message_batch, properties
+from cometmq.wire.records.message_batch import BatchItem
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+if native.c is None:
+    pytest.skip(f"the hot loops in C are missing: {native.why_not}", allow_module_level=True)
+c: ModuleType = native.c
+
+NAMES = st.sampled_from(["UNIQ_KEY", "KEYS", "TAGS", "KEYS2", "XTAGS", "DELAY", "a", "", "CLUSTER"])
+VALUES = st.text(st.sampled_from("ab #\x01é"), max_size=6)
+PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=6)
+PROPERTIES = st.builds(
+    lambda pairs, end: "\x02".join(f"{name}\x01{value}" for name, value in pairs).encode() + end,
+    PAIRS,
+    st.sampled_from([b"", b"\x02", b"\x02\x02", b"\x02TAGS"]),
+)
+
+
+def in_python(call):
+    """What a call gives with the form in Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "c", None)
+        return call()
+
+
+@given(st.binary(max_size=300))
+def test_the_checksum_of_a_record_is_that_of_zlib(body):
+    shape = (1, 0, b"\x01T", True)
+    records, _, _ = c.batch_records(shape, bytes(52), None, 0, 0, 0, 0, [body], [b"a\x01b"], [0])
+    assert int.from_bytes(records[8:12], "big") == zlib.crc32(body) & 0x7FFFFFFF
+    assert records[-20:] == log_record.checksum_property(records[:-20])
+    assert records[-23:-20] == b"\x01b\x02"
+
+
+@given(st.lists(st.builds(BatchItem, st.integers(-5, 5), st.binary(max_size=9), PROPERTIES)))
+def test_a_batch_is_decoded_as_in_python(items):
+    raw = message_batch.encode(items)
+    assert message_batch.decode(raw) == in_python(lambda: message_batch.decode(raw)) == items
+
+
+@given(
+    st.lists(st.builds(BatchItem, st.just(0), st.binary(max_size=9), st.just(b"a\x01b"))),
+    st.binary(max_size=3),
+    st.integers(0, 400),
+    st.integers(0, 400),
+)
+def test_a_damaged_batch_is_refused_as_in_python(items, flips, at, cut):
+    raw = bytearray(message_batch.encode(items))
+    for number, byte in enumerate(flips):
+        if raw:
+            raw[(at + number) % len(raw)] ^= byte
+    damaged = bytes(raw[: len(raw) - cut % (len(raw) + 1)])
+
+    def outcome():
+        try:
+            return message_batch.decode(damaged)
+        except ProtocolError as error:
+            return str(error)
+
+    assert outcome() == in_python(outcome)
+
+
+@given(st.lists(PROPERTIES, max_size=20))
+def test_tag_codes_are_those_of_the_tags_or_left_to_python(raws):
+    codes = c.plain_tag_codes(raws, _SPECIAL_MARKS)
+    tags = [properties.find(raw, b"TAGS") or b"" for raw in raws]
+    is_special = any(mark in raw for raw in raws for mark in _SPECIAL_MARKS)
+    if is_special or not all(tag.isascii() for tag in tags):
+        assert codes is None
+    else:
+        assert codes == [tags_code_of(tag) if tag else 0 for tag in tags]
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from(["T", "Té", "", "x" * 200]), PROPERTIES, st.sampled_from([0, 4, 12, 16])
+    )
+)
+
+
+@given(RECORDS, st.binary(max_size=2), st.integers(0, 5_000), st.integers(0, 200))
+def test_keys_are_read_as_in_python_and_never_beyond_a_chunk(records, flips, flip_at, cut):
+    chunk = bytearray()
+    for topic, raw, flag in records:
+        born = bytes(20 if flag & 0x10 else 8)
+        fields = (topic, 1, 0, 0, len(chunk), flag, 5, born, 1_000, bytes(8), 0, 0)
+        chunk += log_record.encode(*fields, b"body", raw, with_crc=False)
+    for number, byte in enumerate(flips):
+        if chunk:
+            chunk[(flip_at + number) % len(chunk)] ^= byte
+    data = bytes(chunk[: len(chunk) - cut % (len(chunk) + 1)])
+    index, _, hashes, places, times = c.read_keys(data, 0, 0, len(data), 256, 1024)
+    assert 0 <= index <= len(data)
+    assert len(places) == len(times) == 2 * len(hashes)
+    found = no_entries()
+    at = 0
+    columns = KeyColumns(KeyHashes())
+    while at < index:
+        before = at
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "c", None)
+            at, _ = columns.read(data, 0, at, index, 256, found)
+        assert at > before, "what C reads Python reads"
+    assert array("I", hashes) == found.hashes
+    assert array("q", places) == found.phy_offsets
+    assert array("q", times) == found.store_times
+
+
+def test_arguments_of_other_types_are_refused():
+    wrong = {
+        "append_entries": ([1],),
+        "batch_records": ((1, 2, 3, 4), b"", 0, 0, 0, 0, 0, [], [], []),
+        "chain_keys": (b"slots", b"", b"", b"", 0, 1),
+        "cut_frames": (b"", 0, (b"",), (), 0, 0, 0, 0, 0, 0, 0),
+        "decode_batch": ("text", 0, 1),
+        "measure_records": ([b""], [], 1, True),
+        "plain_tag_codes": ([b""], (b"",)),
+        "read_keys": ("text", 0, 0, 0, 0, 0),
+        "run_records": (
+            (0, 0, b"", True),
+            bytes(52),
+            [],
+            [9],
+            0,
+            9_999,
+            [1],
+            [b""],
+            [b""],
+            0,
+            9,
+            999,
+        ),
+    }
+    assert wrong.keys() == {name for name in dir(c) if not name.startswith("__")}
+    for name, arguments in wrong.items():
+        with pytest.raises((TypeError, ValueError, BufferError, IndexError)):
+            getattr(c, name)(*arguments)
+        with pytest.raises(TypeError):
+            getattr(c, name)()
+
+
+def test_the_environment_keeps_the_loops_in_c_away():
+    code = "from cometmq import native; print(native.c, native.why_not)"
+    environment = {"PYTHONPATH": ":".join(sys.path), "COMETMQ_NATIVE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "None COMETMQ_NATIVE=0 asks for the Python form\n"
