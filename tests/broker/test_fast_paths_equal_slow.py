@@ -23,6 +23,8 @@ from cometmq.broker.sends.send_fast_path import ConnectionFastPath
 from cometmq.settings.store import StoreSettings
 from cometmq.wire import header_json
 from cometmq.wire.frame import FrameDecoder, encode_frame
+from cometmq.wire.records import message_batch
+from cometmq.wire.records.message_batch import BatchItem
 
 if TYPE_CHECKING:
     from cometmq.testing.sim_files import SimFiles
@@ -87,6 +89,31 @@ def send(number: int, body: bytes, **more: Any) -> bytes:
         ext = dict(zip(names, ext.values(), strict=True))
     code, flag = (10 if more.get("is_v1") else 310), more.get("request_flag", 0)
     return encode_frame(header_json.encode(code, number, flag, 0, 479, None, ext), body)
+
+
+def batch(number: int, messages: list[tuple[bytes, str]], **more: Any) -> bytes:
+    """A frame with a batch, as Java's client writes it: bodies and properties of its messages."""
+    ext = {
+        "a": "PG",
+        "b": more.get("topic", "T"),
+        "c": "TBW102",
+        "d": "4",
+        "e": str(more.get("queue_id", number % 4)),
+        "f": str(more.get("sys_flag", 0)),
+        "g": str(BORN_MS + number // 3),
+        "h": "0",
+        "i": more.get("properties", "WAIT\x01true\x02"),
+        "j": "0",
+        "k": "false",
+        "m": "true",
+    }
+    items = [
+        BatchItem(more.get("flag", 0), body, f"UNIQ_KEY\x01K{number:08}{at}\x02{raw}".encode())
+        for at, (body, raw) in enumerate(messages)
+    ]
+    body = message_batch.encode(items)[: more.get("cut")]
+    code = more.get("code", 320)
+    return encode_frame(header_json.encode(code, number, 0, 0, 479, None, ext), body)
 
 
 def pull(number: int, **more: Any) -> bytes:
@@ -223,6 +250,28 @@ pulls = st.fixed_dictionaries(
 )
 
 
+batched = st.tuples(
+    st.binary(max_size=20) | st.just(bytes(1_000)),
+    st.sampled_from(
+        ["", "TAGS\x01A\x02", "TAGS\x01é\x02", "KEYS\x01k", "DELAY\x011\x02", "CLUSTER\x01c"]
+    ),
+)
+batches = st.fixed_dictionaries(
+    {"messages": st.lists(batched, max_size=5)},
+    optional={
+        "topic": st.sampled_from(["T", "U", "V", "%RETRY%CG"]),
+        "sys_flag": st.sampled_from([0, 1, 4]),
+        "flag": st.sampled_from([0, 7]),
+        "queue_id": st.sampled_from([0, 3, 9, -1]),
+        "properties": st.sampled_from(
+            ["", "WAIT\x01false\x02", "UNIQ_KEY\x01u\x02", "UNIQ_KEY\x01é\x02a\x01b", "a\x01é\x02"]
+        ),
+        "code": st.sampled_from([320, 310]),
+        "cut": st.sampled_from([None, 30, 3]),
+    },
+)
+
+
 @st.composite
 def sessions(draw: st.DrawFn) -> list[bytes]:
     """Frames of few kinds, each sent several times with values of its own, and pulls between."""
@@ -236,6 +285,10 @@ def sessions(draw: st.DrawFn) -> list[bytes]:
             chosen = draw(st.sampled_from([names_and_values, names_and_values, own]))
             frames.append(send(number, items=chosen, **more))
             number += 1
+        for _ in range(draw(st.integers(0, 3))):
+            frames.append(batch(number, **draw(batches)))
+            frames.append(batch(number + 1, [(b"one", "TAGS\x01A\x02"), (b"two", "")]))
+            number += 2
         if draw(st.booleans()):
             asked = draw(pulls)
             for offset in range(2):
@@ -262,7 +315,8 @@ def test_all_answers_files_and_counters_are_equal(
 
 def test_the_fast_paths_take_most_of_ordinary_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the property says nothing: sends one by one, in runs, of changing kinds, and pulls."""
-    taken, put_together, pulled = [], [], []
+    taken, put_together, put_batches, pulled = [], [], [], []
+    put_batch = ConnectionFastPath._put_batch
     chunk, put_run, take = ConnectionFastPath.chunk, ConnectionFastPath._put_run, PullFastPath.take
     monkeypatch.setattr(
         ConnectionFastPath, "chunk", lambda *a: taken.append(chunk(*a)) or taken[-1]
@@ -272,14 +326,22 @@ def test_the_fast_paths_take_most_of_ordinary_requests(monkeypatch: pytest.Monke
         "_put_run",
         lambda *a: put_together.append(put_run(*a)) or put_together[-1],
     )
+    monkeypatch.setattr(
+        ConnectionFastPath,
+        "_put_batch",
+        lambda *a: put_batches.append(put_batch(*a)) or put_batches[-1],
+    )
     monkeypatch.setattr(PullFastPath, "take", lambda *a: pulled.append(take(*a)) or pulled[-1])
     kinds_of = [[(f"n{at}", "v" * (at + 1)) for at in range(n % 7)] for n in range(40)]
     alone = [
         *[send(500 + n, b"one", items=each) for n, each in enumerate(kinds_of)],
+        *[batch(700 + n, [(b"a", ""), (b"b", "TAGS\x01A\x02")]) for n in range(5)],
+        *[batch(750 + n, [(b"a", "")], properties=f"UNIQ_KEY\x01u{n}\x02") for n in range(5)],
         *[pull(900 + n, offset=n) for n in range(5)],
     ]
     windows = [sum(map(len, WINDOW[:2])), sum(map(len, WINDOW[2:]))]
     compare([*WINDOW, *alone], [*windows, *map(len, alone)])
     assert any(put_together)
+    assert put_batches.count(True) == 9
     assert sum(map(bool, taken)) > 35
     assert pulled.count(True) == 4

@@ -16,7 +16,7 @@ from cometmq.broker.admin.statistics_requests import ENTRIES_MAX
 from cometmq.broker.groups import heartbeat as heartbeats
 from cometmq.broker.groups import unequal_members
 from cometmq.broker.requests.large_tables import SMALL_MAX
-from cometmq.broker.sends.batch_writer import SMALL_BATCH_MAX
+from cometmq.broker.sends.plain_batches import SMALL_BATCH_MAX
 from cometmq.rules.filters.sql92_parser import LENGTH_MAX
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.heartbeat import encode_heartbeat

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq import native
-from cometmq.broker.sends.batch_writer import _SPECIAL_MARKS
+from cometmq.broker.sends.plain_batches import SPECIAL_MARKS
 from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.errors import ProtocolError
 from cometmq.store.index.index_entries import no_entries
@@ -85,9 +85,9 @@ def test_a_damaged_batch_is_refused_as_in_python(items, flips, at, cut):
 
 @given(st.lists(PROPERTIES, max_size=20))
 def test_tag_codes_are_those_of_the_tags_or_left_to_python(raws):
-    codes = c.plain_tag_codes(raws, _SPECIAL_MARKS)
+    codes = c.plain_tag_codes(raws, SPECIAL_MARKS)
     tags = [properties.find(raw, b"TAGS") or b"" for raw in raws]
-    is_special = any(mark in raw for raw in raws for mark in _SPECIAL_MARKS)
+    is_special = any(mark in raw for raw in raws for mark in SPECIAL_MARKS)
     if is_special or not all(tag.isascii() for tag in tags):
         assert codes is None
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from broker.commands import Client, send_header
 from broker.harness import SMALL_STORE, run, running
-from cometmq.broker.sends.batch_writer import SMALL_BATCH_MAX
+from cometmq.broker.sends.plain_batches import SMALL_BATCH_MAX
 from cometmq.settings.store import BATCH_MESSAGES_MOST, StoreSettings
 from cometmq.store.index.index_builder import KeyedRecordReader
 from cometmq.store.index.key_hashes import KEYS_MAX, KeyHashes

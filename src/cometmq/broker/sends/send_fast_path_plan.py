@@ -1,9 +1,9 @@
 """Hot. What is decided once for all sends whose headers match one template.
 
-Whatever is out of the ordinary (a delay, a transaction, a retry topic, a batch, a one-way send, any
-refusal) is left to `broker/sends/send_handler`, whose checks are used here to decide. Refuses to
-know connections and frames. Invariant: a send that follows its plan is stored and answered exactly
-as the handler would have. Java: none.
+Whatever is out of the ordinary (a delay, a transaction, a retry topic, a one-way send, any refusal)
+is left to `broker/sends/send_handler`, whose checks are used here to decide. Refuses to know
+connections and frames. Invariant: a send that follows its plan is stored and answered exactly as
+the handler would have. Java: none.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import json
 from typing import TYPE_CHECKING
 
 from cometmq.broker.sends.message_preparation import PRIORITY
+from cometmq.broker.sends.plain_batches import PlainBatchWriter
 from cometmq.broker.sends.tag_codes import tags_code_of
 from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION
-from cometmq.wire.records import sysflag
-from cometmq.wire.templates.send_template import filled
+from cometmq.wire.records import message_id, properties, sysflag
+from cometmq.wire.templates.send_template import filled, unescaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cometmq.metrics.traffic_counters import TrafficCounter
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
+    from cometmq.settings.store import StoreSettings
     from cometmq.store.log.record_template import RecordPositions
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.templates.send_template import SendTemplate
@@ -37,17 +39,23 @@ if TYPE_CHECKING:
     PutRun = Callable[
         [list[int], list[int], Sequence[bytes], list[bytes], list[int]], RecordPositions
     ]
+    PutBatch = Callable[[int, int, bytes], RecordPositions | None]
 
 QUEUES_MAX = 1024
 """Sends to topics with more queues take the slow path."""
 _UNIQUE_MAX, _REGION_MAX = 1024, 2048
-_SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2)
+_SENDS = (
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+    RequestCode.SEND_BATCH_MESSAGE,
+)
 _MARK = b"7E57AB1E%04d"
 _ANSWER = (
     b'{"code":0,"extFields":{"msgId":"%b%%016X","queueId":"%%d","queueOffset":"%%d",'
     b'"transactionId":"%%b","MSG_REGION":"%b","TRACE_ON":"true"},"flag":1,"language":"PYTHON",'
     b'"opaque":%%b,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
+_BATCH_ANSWER = _ANSWER.replace(b"%%016X", b"%%b")
 _SLOW_PATH_KEYS = frozenset(
     (
         b"DELAY",
@@ -77,6 +85,7 @@ class SendPlan:
         "counter",
         "properties",
         "put",
+        "put_batch",
         "put_run",
         "queue_count",
         "tag",
@@ -94,6 +103,8 @@ class SendPlan:
         self.put: Put | None = None
         self.put_run: PutRun | None = None
         """The same for many; None where each must be looked at."""
+        self.put_batch: PutBatch | None = None
+        """What puts the body of a request that is a batch: then `put` is None, too."""
         self.properties = self.answer = b""
         """The properties as they are stored and the answer, both to be filled in by `%`."""
         self.code = 0
@@ -117,12 +128,18 @@ class SendPlanner:
         send: SendHandler,
         stats: BrokerStats,
         region_id: str,
+        settings: StoreSettings,
     ) -> None:
+        self._settings = settings
         self._store = store
         self._topics = topics
         self._send = send
         self._stats = stats
         self._region = json.dumps(region_id)[1:-1].encode().replace(b"%", b"%%")
+
+    def adjust(self, settings: StoreSettings) -> None:
+        """Plan with these settings from now on."""
+        self._settings = settings
 
     def plan(self, template: SendTemplate, connection: Connection) -> SendPlan:
         """Decide how sends that match this template go, and keep it there."""
@@ -166,6 +183,9 @@ class SendPlanner:
             return slow_path
         queue_count = max(config.write_queue_nums, config.read_queue_nums)
         plan = SendPlan(queue_count, slow_path.counter)
+        is_batch = bool(header.batch) or template.code == RequestCode.SEND_BATCH_MESSAGE
+        if is_batch:
+            return self._complete_batch_plan(plan, template, sys_flag, connection)
         if not template.takes_all and not self._complete_around(plan, template):
             return slow_path
         host = self._send.responses.store_host.hex().upper().encode()
@@ -183,6 +203,52 @@ class SendPlanner:
             plan.put_run = records.put_run
         return plan
 
+    def _complete_batch_plan(
+        self, plan: SendPlan, template: SendTemplate, sys_flag: int, connection: Connection
+    ) -> SendPlan:
+        """Decide how the batches of one sender go; the properties of a request only matter here."""
+        header = template.header
+        if not template.takes_all:
+            if not self._waits_as_others(filled(template, (b"",) * len(template.around[1:]))):
+                return plan
+            plan.unique_at = template.unique_at
+        plan.answer = _BATCH_ANSWER % (b"", self._region, VERSION)
+        records = self._store.record_template(
+            header.topic,
+            plan.queue_count,
+            flag=0,
+            sys_flag=sys_flag,
+            born_host=connection.host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+        tags_code, topic = self._store.tags_code, header.topic
+        plan.put_batch = PlainBatchWriter(
+            records, lambda raw: tags_code(topic, raw, 0), self._settings.batch_messages_max
+        ).put
+        return plan
+
+    def ids_of(self, phy_offsets: list[int]) -> bytes:
+        """The ids of messages, as the answer to a batch has them."""
+        return message_id.offset_ids(self._send.responses.store_host, phy_offsets).encode()
+
+    def usual_batch(
+        self, plan: SendPlan, texts: tuple[bytes, ...]
+    ) -> tuple[bytes, tuple[bytes, ...]] | None:
+        """The form of the answer to a batch and the id it repeats, if any; None: the slow path."""
+        if plan.unique_at >= 0:
+            return plan.answer, (texts[plan.unique_at],)
+        raw = unescaped(texts[0])
+        if not self._waits_as_others(raw):
+            return None
+        unique = properties.find(raw, b"UNIQ_KEY")
+        if unique is None:
+            return plan.answer.replace(b'"transactionId":"%b",', b""), ()
+        return (plan.answer, (unique,)) if unique.isalnum() else None
+
+    def _waits_as_others(self, raw: bytes) -> bool:
+        """Whether a batch whose request has these properties waits for what other sends do."""
+        return not (self._store.durability_conditions.active and b"WAIT\x01false" in raw)
+
     def _is_special(self, template: SendTemplate, config: TopicConfig) -> bool:
         """Whether these sends take the slow path whatever they hold."""
         header = template.header
@@ -190,7 +256,6 @@ class SendPlanner:
             self._topics.writer.is_pending(header.topic)
             or template.code not in _SENDS
             or bool(template.flag)
-            or bool(header.batch)
             or not sysflag.is_queued(header.sys_flag)
             or names.is_retry_topic(header.topic)
             or max(config.write_queue_nums, config.read_queue_nums) > QUEUES_MAX

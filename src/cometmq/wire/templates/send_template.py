@@ -53,10 +53,11 @@ _KINDS: dict[int, tuple[type[SendMessageRequestHeader], tuple[bytes, ...]]] = {
         (b"queueId", b"bornTimestamp", b"properties"),
     ),
     int(RequestCode.SEND_MESSAGE_V2): (SendMessageRequestHeaderV2, (b"e", b"g", b"i")),
+    int(RequestCode.SEND_BATCH_MESSAGE): (SendMessageRequestHeaderV2, (b"e", b"g", b"i")),
 }
 _SIGNATURE = rb"([0-9A-Za-z+/]{27}=)"
 """20 bytes in base64."""
-_is_send = re.compile(rb'"code"\s*:\s*(?:310|10)\b').search
+_is_send = re.compile(rb'"code"\s*:\s*(?:310|10|320)\b').search
 _is_text = re.compile(TEXT).fullmatch
 _MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
 _UNIQUE, _TAGS = "UNIQ_KEY", "TAGS"
