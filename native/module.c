@@ -4,9 +4,18 @@
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(append_entries),  METHOD(batch_records), METHOD(chain_keys),      METHOD(cut_frames),
-    METHOD(decode_batch),    METHOD(measure_records), METHOD(plain_tag_codes), METHOD(read_keys),
-    METHOD(run_records),     {NULL, NULL, 0, NULL},
+    METHOD(append_entries),
+    METHOD(batch_records),
+    METHOD(chain_keys),
+    METHOD(cut_frames),
+    METHOD(decode_batch),
+    METHOD(gather),
+    METHOD(measure_records),
+    METHOD(one_record),
+    METHOD(plain_tag_codes),
+    METHOD(read_keys),
+    METHOD(run_records),
+    {NULL, NULL, 0, NULL},
 };
 
 static int execute(PyObject *module)

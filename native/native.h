@@ -70,7 +70,9 @@ PyObject *native_batch_records(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_chain_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_frames(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_gather(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_measure_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_one_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_plain_tag_codes(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_read_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_run_records(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -192,6 +192,30 @@ done:
     return found;
 }
 
+/* one_record(shape, behind, queue_id, queue_offset, phy_offset, born_ms, body, raw) -> the record; `raw` ends with a
+ * separator. */
+PyObject *native_one_record(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    Shape shape;
+    Parts parts = {NULL, NULL, 0, 0, 0};
+    if (given != 8 || shape_of(args[0], args[1], &shape) < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "one_record takes eight arguments");
+    uint32_t queue_id = (uint32_t)PyLong_AsUnsignedLongMask(args[2]);
+    uint64_t queue_offset = PyLong_AsUnsignedLongLongMask(args[3]);
+    uint64_t phy_offset = PyLong_AsUnsignedLongLongMask(args[4]), born_ms = PyLong_AsUnsignedLongLongMask(args[5]);
+    parts.body = bytes_of(args[6], &parts.body_bytes);
+    parts.raw = bytes_of(args[7], &parts.raw_bytes);
+    if (PyErr_Occurred())
+        return NULL;
+    size_t size = record_bytes(&shape, &parts);
+    PyObject *record = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (record)
+        write_record((uint8_t *)PyBytes_AsString(record), size, &shape, &parts, queue_id, queue_offset, phy_offset,
+                     born_ms);
+    return record;
+}
+
 /* decode_batch(body, at, count) -> (flags, bodies, properties, where it ended): the messages of a batch from a place
  * on, at most so many, up to one whose lengths are inconsistent. */
 PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t given)
@@ -503,6 +527,39 @@ PyObject *native_append_entries(PyObject *module, PyObject *const *args, Py_ssiz
         return found;
     Py_XDECREF(found);
     return NULL;
+}
+
+/* gather(buffer, base, places, sizes) -> these pieces of a buffer, side by side; `places` count from `base` bytes before
+ * it. */
+PyObject *native_gather(PyObject *module, PyObject *const *args, Py_ssize_t given)
+{
+    (void)module;
+    Py_buffer view;
+    if (given != 4 || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "gather takes four arguments");
+    long long base = PyLong_AsLongLong(args[1]);
+    Py_ssize_t count = PyTuple_Check(args[2]) && PyTuple_Check(args[3]) ? PyTuple_Size(args[2]) : -1, total = 0;
+    PyObject *found = NULL;
+    if (count < 0 || PyTuple_Size(args[3]) != count)
+        PyErr_SetString(PyExc_TypeError, "places and sizes are tuples, equally long");
+    for (Py_ssize_t at = 0; !PyErr_Occurred() && at < count; at++) {
+        long long place = PyLong_AsLongLong(PyTuple_GetItem(args[2], at));
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(args[3], at));
+        if (!PyErr_Occurred() && (size < 0 || size > view.len || place < base || place - base > view.len - size ||
+                                  total > PY_SSIZE_T_MAX - size))
+            PyErr_SetString(PyExc_ValueError, "a piece beyond the buffer");
+        total += size;
+    }
+    if (!PyErr_Occurred())
+        found = PyBytes_FromStringAndSize(NULL, total);
+    char *out = found ? PyBytes_AsString(found) : NULL;
+    for (Py_ssize_t at = 0; found && at < count; at++) {
+        Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GetItem(args[3], at));
+        memcpy(out, (char *)view.buf + (PyLong_AsLongLong(PyTuple_GetItem(args[2], at)) - base), (size_t)size);
+        out += size;
+    }
+    PyBuffer_Release(&view);
+    return found;
 }
 
 int prepare_records(void)

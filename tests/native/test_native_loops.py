@@ -129,6 +129,18 @@ def test_keys_are_read_as_in_python_and_never_beyond_a_chunk(records, flips, fli
     assert array("q", times) == found.store_times
 
 
+@given(
+    st.binary(min_size=1, max_size=40), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 9)))
+)
+def test_pieces_are_gathered_as_slices_are(data, pieces):
+    inside = [(at, size) for at, size in pieces if at + size <= len(data)]
+    places, sizes = tuple(at + 7 for at, _ in inside), tuple(size for _, size in inside)
+    assert c.gather(data, 7, places, sizes) == b"".join(data[at : at + size] for at, size in inside)
+    for wrong in ((6, 1), (7 + len(data), 1), (8, len(data)), (7, -1), (1 << 62, 1)):
+        with pytest.raises(ValueError, match="beyond"):
+            c.gather(data, 7, (wrong[0],), (wrong[1],))
+
+
 def test_arguments_of_other_types_are_refused():
     wrong = {
         "append_entries": ([1],),
@@ -136,7 +148,9 @@ def test_arguments_of_other_types_are_refused():
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
         "cut_frames": (b"", 0, (b"",), (), 0, 0, 0, 0, 0, 0, 0),
         "decode_batch": ("text", 0, 1),
+        "gather": (b"123", 10, (11,), (3,)),
         "measure_records": ([b""], [], 1, True),
+        "one_record": ((0, 0, b"", True), b"", 0, 0, 0, 0, b"", b""),
         "plain_tag_codes": ([b""], (b"",)),
         "read_keys": ("text", 0, 0, 0, 0, 0),
         "run_records": (

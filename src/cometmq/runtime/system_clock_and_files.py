@@ -19,6 +19,7 @@ from stat import S_ISDIR
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.errors import SettingsError, StoreError
 from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
 from cometmq.runtime.worker_jobs import problem_of
@@ -176,6 +177,9 @@ class MappedFile(PlainFile):
         if places[-1] + sizes[-1] - base > self._end:
             return super().gather(base, places, sizes)
         mapped = self._map
+        if native.c is not None and isinstance(places, tuple) and isinstance(sizes, tuple):
+            gathered: bytes = native.c.gather(mapped, base, places, sizes)
+            return gathered
         return b"".join(
             [
                 mapped[(at := place - base) : at + size]
