@@ -9,9 +9,11 @@ static PyMethodDef methods[] = {
     METHOD(chain_keys),
     METHOD(cut_frames),
     METHOD(decode_batch),
+    METHOD(encode_keyed),
     METHOD(gather),
     METHOD(measure_records),
     METHOD(one_record),
+    METHOD(plain_columns),
     METHOD(plain_tag_codes),
     METHOD(read_keys),
     METHOD(run_records),
@@ -27,7 +29,7 @@ static int execute(PyObject *module)
         return -1;
     }
     prepare_checksums();
-    return prepare_records();
+    return prepare_records() < 0 || prepare_messages() < 0 ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};

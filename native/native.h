@@ -61,8 +61,9 @@ Text find_property(const uint8_t *raw, size_t count, const char *key, size_t key
 /* The bytes of an object of type bytes; NULL with TypeError set for another. */
 const uint8_t *bytes_of(PyObject *object, size_t *count);
 
-/* records.c: what it keeps for all calls; -1 with an error set */
+/* records.c, messages.c: what they keep for all calls; -1 with an error set */
 int prepare_records(void);
+int prepare_messages(void);
 
 /* The methods, each described beside its definition. */
 PyObject *native_append_entries(PyObject *module, PyObject *const *args, Py_ssize_t count);
@@ -70,9 +71,11 @@ PyObject *native_batch_records(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_chain_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_frames(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_encode_keyed(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_gather(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_measure_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_one_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_plain_columns(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_plain_tag_codes(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_read_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_run_records(PyObject *module, PyObject *const *args, Py_ssize_t count);

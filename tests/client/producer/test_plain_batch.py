@@ -14,6 +14,8 @@ from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
 from cometmq.wire.records import message_batch, properties
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cometmq import native
 from cometmq.client.producer.prepared_message import BATCH_ITEM_BYTES
 from cometmq.model.message import Message
 from cometmq.wire.records.message_batch import encode_keyed
@@ -32,19 +33,20 @@ class PlainBatch(NamedTuple):
 
     topic: str
     messages: list[Message]
+    bodies: list[bytes]
     tails: list[bytes]
     """The properties of each after its UNIQ_KEY, as the items of a batch have them."""
 
     @property
     def size_most(self) -> int:
         """The bytes of the body, or some more."""
-        bodies = sum([len(message.body) for message in self.messages])
+        bodies = sum(map(len, self.bodies))
         return bodies + sum(map(len, self.tails)) + len(self.tails) * _ITEM_BYTES
 
     def body(self, ids: list[str]) -> bytes:
         """The body of the request; `ids` are the UNIQ_KEYs, all of one length."""
-        bodies, tails = [message.body for message in self.messages], self.tails
-        if tails.count(tails[0]) == len(tails):
+        bodies, tails = self.bodies, self.tails
+        if native.c is None and tails.count(tails[0]) == len(tails):
             return batch_body(bodies, list(map(str.encode, ids)), tails[0])
         return encode_keyed(ids, bodies, tails)
 
@@ -54,13 +56,24 @@ def plain_batch(
 ) -> PlainBatch | None:
     """The messages as a plain batch; None: they need the slow path.
 
-    `tail_of` gives the properties of messages with a tag, None for one that is unusual.
+    `tail_of` gives the properties of messages with a tag, None for one that is unusual. Measured:
+    0.7 us a message, in C 0.3.
     """
     if not 1 < len(messages) <= BATCH_MESSAGES_MAX:
         return None
     first = messages[0]
     if type(first) is not Message or type(first.topic) is not str:
         return None
+    if native.c is not None:
+        columns = native.c.plain_columns(messages, Message, tail_of)
+        return None if columns is None else PlainBatch(first.topic, messages, *columns)
+    return _plain_batch_in_python(messages, tail_of)
+
+
+def _plain_batch_in_python(
+    messages: list[Message], tail_of: Callable[[str | None], bytes | None]
+) -> PlainBatch | None:
+    first = messages[0]
     topic, tags, tails = first.topic, first.tags, list[bytes]()
     tail = tail_of(tags) if tags is None or type(tags) is str else None
     for message in messages:  # measured: 90 ns each, where an attrgetter of all takes 140
@@ -91,7 +104,7 @@ def plain_batch(
             b"%bKEYS\x01%b\x02" % (tail, key.encode()) if key else tail
             for tail, key in zip(tails, keys, strict=True)
         ]
-    return PlainBatch(topic, messages, tails)
+    return PlainBatch(topic, messages, [message.body for message in messages], tails)
 
 
 def _are_plain(keys: list[str | None]) -> bool:
