@@ -7,7 +7,6 @@ static PyMethodDef methods[] = {
     METHOD(append_entries),
     METHOD(batch_records),
     METHOD(chain_keys),
-    METHOD(cut_frames),
     METHOD(decode_batch),
     METHOD(encode_keyed),
     METHOD(gather),
@@ -15,8 +14,8 @@ static PyMethodDef methods[] = {
     METHOD(one_record),
     METHOD(plain_columns),
     METHOD(plain_tag_codes),
+    METHOD(put_frames),
     METHOD(read_keys),
-    METHOD(run_records),
     {NULL, NULL, 0, NULL},
 };
 

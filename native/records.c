@@ -2,31 +2,14 @@
  *
  * Layout: `wire/records/log_record.py`, `wire/records/message_batch.py`.
  */
-#include "native.h"
+#include "records.h"
 
-#define FRONT_BYTES 36
 #define BEHIND_MIN 52      /* what follows up to the body, between hosts of IPv4 */
 #define SUM_BYTES 20       /* the whole-record checksum as a property */
 #define BATCH_HEAD_BYTES 20
 #define SUM_MASK 0x7FFFFFFFu
 
-/* What all records of one call share; see `RecordTemplate`. */
-typedef struct {
-    uint32_t magic, flag;
-    const uint8_t *behind; /* what follows `FRONT`, with the born time and the body's size still to come */
-    size_t behind_bytes;
-    const uint8_t *topic;
-    size_t topic_bytes;
-    int with_sum;
-} Shape;
-
-typedef struct {
-    const uint8_t *body, *raw;
-    size_t body_bytes, raw_bytes;
-    int separator; /* whether one is missing behind the properties, ahead of the checksum */
-} Parts;
-
-static int shape_of(PyObject *given, PyObject *behind, Shape *shape)
+int shape_of(PyObject *given, PyObject *behind, Shape *shape)
 {
     if (!PyTuple_Check(given) || PyTuple_Size(given) != 4) {
         PyErr_SetString(PyExc_TypeError, "a shape has four parts");
@@ -70,7 +53,7 @@ static size_t properties_bytes(const Shape *shape, const Parts *parts)
     return parts->raw_bytes + (size_t)parts->separator + (shape->with_sum ? SUM_BYTES : 0);
 }
 
-static size_t record_bytes(const Shape *shape, const Parts *parts)
+size_t record_bytes(const Shape *shape, const Parts *parts)
 {
     return FRONT_BYTES + shape->behind_bytes + parts->body_bytes + shape->topic_bytes + 2 +
            properties_bytes(shape, parts);
@@ -84,8 +67,8 @@ static void write_sum(uint8_t *at, uint32_t sum)
     at[19] = 2;
 }
 
-static void write_record(uint8_t *start, size_t size, const Shape *shape, const Parts *parts, uint32_t queue_id,
-                         uint64_t queue_offset, uint64_t phy_offset, uint64_t born_ms)
+void write_record(uint8_t *start, size_t size, const Shape *shape, const Parts *parts, uint32_t queue_id,
+                  uint64_t queue_offset, uint64_t phy_offset, uint64_t born_ms)
 {
     uint8_t *at = start + FRONT_BYTES;
     write32(start, (uint32_t)size);
@@ -348,21 +331,28 @@ failed:
     return NULL;
 }
 
-/* The next offset of each queue of a run, read once and written back once. */
-typedef struct {
-    uint64_t next[1024];
-    uint8_t is_known[1024];
-    uint16_t known[1024];
-    int count;
-} QueueOffsets;
-
 static PyObject *next_offset_name, *tail_name;
 
-static int take_offset(QueueOffsets *offsets, PyObject *queues, uint32_t queue_id, uint64_t *taken)
+/* The queue of a list, opened where it is None, as a new reference. */
+static PyObject *open_queue(PyObject *queues, PyObject *open, uint32_t queue_id)
+{
+    PyObject *queue = PyList_GetItem(queues, (Py_ssize_t)queue_id);
+    if (queue != Py_None)
+        return Py_XNewRef(queue);
+    PyObject *number = PyLong_FromUnsignedLong(queue_id);
+    PyObject *opened = number ? PyObject_CallFunctionObjArgs(open, number, NULL) : NULL;
+    Py_XDECREF(number);
+    if (opened && PyList_SetItem(queues, (Py_ssize_t)queue_id, Py_NewRef(opened)) < 0)
+        Py_CLEAR(opened);
+    return opened;
+}
+
+int take_offset(QueueOffsets *offsets, PyObject *queues, PyObject *open, uint32_t queue_id, uint64_t *taken)
 {
     if (!offsets->is_known[queue_id]) {
-        PyObject *queue = PyList_GetItem(queues, (Py_ssize_t)queue_id);
+        PyObject *queue = open_queue(queues, open, queue_id);
         PyObject *number = queue ? PyObject_GetAttr(queue, next_offset_name) : NULL;
+        Py_XDECREF(queue);
         if (!number)
             return -1;
         offsets->next[queue_id] = PyLong_AsUnsignedLongLongMask(number);
@@ -374,7 +364,7 @@ static int take_offset(QueueOffsets *offsets, PyObject *queues, uint32_t queue_i
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int save_offsets(const QueueOffsets *offsets, PyObject *queues)
+int save_offsets(const QueueOffsets *offsets, PyObject *queues)
 {
     for (int at = 0; at < offsets->count; at++) {
         uint16_t queue_id = offsets->known[at];
@@ -385,81 +375,6 @@ static int save_offsets(const QueueOffsets *offsets, PyObject *queues)
             return -1;
     }
     return 0;
-}
-
-static int append_new(PyObject *list, PyObject *item)
-{
-    int done = item ? PyList_Append(list, item) : -1;
-    Py_XDECREF(item);
-    return done;
-}
-
-/* run_records(shape, behind, queues, queue_ids, phy_offset, room, born, bodies, raws, codes, properties_max, size_max)
- * -> (the records side by side, the entries of their queues, where each lies, its number in its queue), as far as
- * `room` and the limits allow. All queues of the run are open and take their new `next_offset`. */
-PyObject *native_run_records(PyObject *module, PyObject *const *args, Py_ssize_t given)
-{
-    (void)module;
-    Shape shape;
-    if (given != 12 || shape_of(args[0], args[1], &shape) < 0)
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "run_records takes twelve arguments");
-    PyObject *queues = args[2], *queue_ids = args[3], *born = args[6], *bodies = args[7], *raws = args[8];
-    PyObject *codes = args[9];
-    long long first = PyLong_AsLongLong(args[4]), phy_offset = first, room = PyLong_AsLongLong(args[5]);
-    size_t properties_max = PyLong_AsSize_t(args[10]), size_max = PyLong_AsSize_t(args[11]);
-    Py_ssize_t count = count_of(bodies);
-    int is_code = PyLong_Check(codes);
-    if (PyErr_Occurred() || !PyList_Check(queues) || count_of(queue_ids) != count || count_of(born) != count ||
-        count_of(raws) != count || (!is_code && count_of(codes) != count))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "the columns of a run are equally long");
-    size_t total = 0;
-    Py_ssize_t taken = 0;
-    for (; taken < count; taken++) {
-        Parts parts;
-        if (parts_of(bodies, raws, taken, 0, &parts) < 0)
-            return NULL;
-        size_t size = record_bytes(&shape, &parts);
-        if (parts.raw_bytes > properties_max || size > size_max || room - (long long)total < (long long)size + 8)
-            break;
-        total += size;
-    }
-    QueueOffsets *offsets = PyMem_Calloc(1, sizeof(QueueOffsets));
-    PyObject *records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
-    PyObject *entries = PyList_New(0), *places = PyList_New(0), *numbers = PyList_New(0), *found = NULL;
-    if (!offsets || !records || !entries || !places || !numbers)
-        goto done;
-    uint8_t *out = (uint8_t *)PyBytes_AsString(records);
-    for (Py_ssize_t at = 0; at < taken; at++) {
-        Parts parts;
-        uint64_t queue_offset;
-        size_t queue_id = PyLong_AsSize_t(item_of(queue_ids, at));
-        uint64_t born_ms = PyLong_AsUnsignedLongLongMask(item_of(born, at));
-        if (PyErr_Occurred() || queue_id >= 1024 || take_offset(offsets, queues, (uint32_t)queue_id, &queue_offset) < 0 ||
-            parts_of(bodies, raws, at, 0, &parts) < 0) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_ValueError, "a queue id beyond 1023");
-            goto done;
-        }
-        size_t size = record_bytes(&shape, &parts);
-        PyObject *code = is_code ? codes : item_of(codes, at);
-        PyObject *place = PyLong_FromLongLong(phy_offset), *queue = PyList_GetItem(queues, (Py_ssize_t)queue_id);
-        PyObject *entry = place && code ? Py_BuildValue("OOnO", queue, place, (Py_ssize_t)size, code) : NULL;
-        if (append_new(entries, entry) < 0 || append_new(places, place) < 0 ||
-            append_new(numbers, PyLong_FromUnsignedLongLong(queue_offset)) < 0)
-            goto done;
-        write_record(out, size, &shape, &parts, (uint32_t)queue_id, queue_offset, (uint64_t)phy_offset, born_ms);
-        out += size;
-        phy_offset += (long long)size;
-    }
-    if (save_offsets(offsets, queues) == 0)
-        found = PyTuple_Pack(4, records, entries, places, numbers);
-done:
-    PyMem_Free(offsets);
-    Py_XDECREF(records);
-    Py_XDECREF(entries);
-    Py_XDECREF(places);
-    Py_XDECREF(numbers);
-    return found;
 }
 
 #define KNOWN_MAX 16

@@ -317,14 +317,18 @@ def test_the_fast_paths_take_most_of_ordinary_requests(monkeypatch: pytest.Monke
     """Else the property says nothing: sends one by one, in runs, of changing kinds, and pulls."""
     taken, put_together, put_batches, pulled = [], [], [], []
     put_batch = ConnectionFastPath._put_batch
-    chunk, put_run, take = ConnectionFastPath.chunk, ConnectionFastPath._put_run, PullFastPath.take
+    chunk, put_many, take = (
+        ConnectionFastPath.chunk,
+        ConnectionFastPath._put_many,
+        PullFastPath.take,
+    )
     monkeypatch.setattr(
         ConnectionFastPath, "chunk", lambda *a: taken.append(chunk(*a)) or taken[-1]
     )
     monkeypatch.setattr(
         ConnectionFastPath,
-        "_put_run",
-        lambda *a: put_together.append(put_run(*a)) or put_together[-1],
+        "_put_many",
+        lambda *a: put_together.append(put_many(*a)) or put_together[-1],
     )
     monkeypatch.setattr(
         ConnectionFastPath,

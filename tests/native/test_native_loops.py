@@ -154,7 +154,6 @@ def test_arguments_of_other_types_are_refused():
         "append_entries": ([1],),
         "batch_records": ((1, 2, 3, 4), b"", 0, 0, 0, 0, 0, [], [], []),
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
-        "cut_frames": (b"", 0, (b"",), (), 0, 0, 0, 0, 0, 0, 0),
         "decode_batch": ("text", 0, 1),
         "encode_keyed": (["k"], [b""], ["text"]),
         "gather": (b"123", 10, (11,), (3,)),
@@ -162,21 +161,8 @@ def test_arguments_of_other_types_are_refused():
         "one_record": ((0, 0, b"", True), b"", 0, 0, 0, 0, b"", b""),
         "plain_columns": ([], int),
         "plain_tag_codes": ([b""], (b"",)),
+        "put_frames": (b"", 0, (), (0, 0, b"", True), bytes(52), [], 0, 0, 0, 0, 0, int),
         "read_keys": ("text", 0, 0, 0, 0, 0),
-        "run_records": (
-            (0, 0, b"", True),
-            bytes(52),
-            [],
-            [9],
-            0,
-            9_999,
-            [1],
-            [b""],
-            [b""],
-            0,
-            9,
-            999,
-        ),
     }
     assert wrong.keys() == {name for name in dir(c) if not name.startswith("__")}
     for name, arguments in wrong.items():

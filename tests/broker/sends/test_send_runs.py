@@ -83,7 +83,15 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(places.phy_offsets))
         return places
 
+    put_frames = RecordTemplate.put_frames
+
+    def watched_in_c(self, *args):
+        end, answers, size = put_frames(self, *args)
+        counts.append(len(answers))
+        return end, answers, size
+
     monkeypatch.setattr(RecordTemplate, "put_run", watched)
+    monkeypatch.setattr(RecordTemplate, "put_frames", watched_in_c)
     return counts
 
 

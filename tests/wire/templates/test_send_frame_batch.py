@@ -1,6 +1,5 @@
 """Frames matched together say what each of them says alone, and end where they end."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +14,6 @@ from wire.templates.send_headers import (
     send,
     sends,
 )
-
-pytestmark = pytest.mark.usefixtures("each_form")
 
 BODY_MAX = 1_000
 
@@ -44,7 +41,7 @@ def run_at(templates, chunk, at=0):
     if found is None:
         return None
     template, values = found
-    return template.run_at(chunk, at, values, BODY_MAX, 1024)
+    return template.run_at(chunk, at, values, BODY_MAX)
 
 
 def chunk_of(headers, bodies):

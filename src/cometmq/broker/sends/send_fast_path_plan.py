@@ -9,8 +9,10 @@ the handler would have. Java: none.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.broker.sends.message_preparation import PRIORITY
 from cometmq.broker.sends.plain_batches import PlainBatchWriter
 from cometmq.broker.sends.tag_codes import tags_code_of
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.log.record_template import RecordPositions
+    from cometmq.store.log.record_template import RecordPositions, RecordTemplate
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.templates.send_template import SendTemplate
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     PutRun = Callable[
         [list[int], list[int], Sequence[bytes], list[bytes], list[int]], RecordPositions
     ]
+    PutFrames = Callable[[bytes, int, tuple[object, ...], int], tuple[int, list[bytes], int]]
     PutBatch = Callable[[int, int, bytes], RecordPositions | None]
 
 QUEUES_MAX = 1024
@@ -55,6 +58,8 @@ _ANSWER = (
     b'"transactionId":"%%b","MSG_REGION":"%b","TRACE_ON":"true"},"flag":1,"language":"PYTHON",'
     b'"opaque":%%b,"serializeTypeCurrentRPC":"JSON","version":%d}'
 )
+_ANSWER_PIECES = 6
+_gap = re.compile(rb"(?<!%)%(?:016X|d|b)")
 _BATCH_ANSWER = _ANSWER.replace(b"%%016X", b"%%b")
 _SLOW_PATH_KEYS = frozenset(
     (
@@ -83,9 +88,11 @@ class SendPlan:
         "born_ms",
         "code",
         "counter",
+        "form",
         "properties",
         "put",
         "put_batch",
+        "put_frames",
         "put_run",
         "queue_count",
         "tag",
@@ -103,6 +110,9 @@ class SendPlan:
         self.put: Put | None = None
         self.put_run: PutRun | None = None
         """The same for many; None where each must be looked at."""
+        self.put_frames: PutFrames | None = None
+        """What puts the sends of frames, cut by `form` in C."""
+        self.form: tuple[object, ...] | None = None
         self.put_batch: PutBatch | None = None
         """What puts the body of a request that is a batch: then `put` is None, too."""
         self.properties = self.answer = b""
@@ -201,7 +211,20 @@ class SendPlanner:
         plan.put = records.put
         if not template.takes_all and template.signature_at < 0:
             plan.put_run = records.put_run
+            self._complete_form(plan, template, records)
         return plan
+
+    def _complete_form(
+        self, plan: SendPlan, template: SendTemplate, records: RecordTemplate
+    ) -> None:
+        """Add what cuts, stores and answers matching frames in C, where that can be."""
+        properties, answer = _pieces(plan.properties), _pieces(plan.answer)
+        is_whole = len(properties) == len(template.around) and len(answer) == _ANSWER_PIECES
+        if native.c is None or template.layout is None or not is_whole:
+            return
+        places = plan.unique_at, plan.tags_at
+        plan.form = (*template.layout, *places, properties, answer, plan.code, plan.queue_count)
+        plan.put_frames = records.put_frames
 
     def _complete_batch_plan(
         self, plan: SendPlan, template: SendTemplate, sys_flag: int, connection: Connection
@@ -278,3 +301,8 @@ class SendPlanner:
         plan.unique_at = template.unique_at
         plan.tags_at = template.tags_at
         return unique == marks[template.unique_at]
+
+
+def _pieces(form: bytes) -> tuple[bytes, ...]:
+    """What stands around the gaps of a form for `%`."""
+    return tuple([piece.replace(b"%%", b"%") for piece in _gap.split(form)])

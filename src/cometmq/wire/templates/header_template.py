@@ -161,9 +161,9 @@ class HeaderTemplates(Generic[T]):
         "_by_prefix",
         "_is_candidate",
         "_make",
-        "_misses",
         "_pause",
-        "_recent",
+        "misses",
+        "recent",
         "templates",
     )
 
@@ -180,9 +180,10 @@ class HeaderTemplates(Generic[T]):
         self._budget = budget
         self._is_candidate = is_candidate
         self._make = make
-        self._misses = 0
+        self.misses = 0
+        """Headers learned since the last match."""
         self._pause = 0
-        self._recent: T | None = None
+        self.recent: T | None = None
         """What matched last: tried first, because most connections send to one topic."""
         self._by_prefix: dict[int, dict[bytes, list[T]]] = {}
         """The templates by the length of their prefix, then by the prefix."""
@@ -191,16 +192,16 @@ class HeaderTemplates(Generic[T]):
 
     def match_at(self, data: bytes, at: int, end: int) -> tuple[T, tuple[bytes, ...]] | None:
         """The template of the header between two places and its own values; None for no match."""
-        recent = self._recent
+        recent = self.recent
         if recent is not None and (found := recent.match(data, at, end)) is not None:
-            self._misses = 0
+            self.misses = 0
             return recent, found.groups()
         for length, by_prefix in self._by_prefix.items():
             for template in by_prefix.get(data[at : at + length], ()):
                 found = template.match(data, at, end)
                 if found is not None:
-                    self._misses = 0
-                    self._recent = template
+                    self.misses = 0
+                    self.recent = template
                     return template, found.groups()
         return None
 
@@ -245,9 +246,9 @@ class HeaderTemplates(Generic[T]):
             template = self._make(header, Command.decode(Frame(JSON, header, b"")))
         except (ProtocolError, BadHeader):
             return
-        self._misses += 1
-        if self._misses > MISSES_MAX:
-            self._misses = 0
+        self.misses += 1
+        if self.misses > MISSES_MAX:
+            self.misses = 0
             self._pause = PAUSE
         if template is not None and template.match(header) is not None:
             self._add(template)
@@ -261,7 +262,7 @@ class HeaderTemplates(Generic[T]):
     def _replace(self, templates: tuple[T, ...]) -> None:
         """Have these templates, and no others."""
         self.templates = templates
-        self._recent = None
+        self.recent = None
         self._by_prefix = {}
         for one in templates:
             by_prefix = self._by_prefix.setdefault(len(one.prefix), {})

@@ -16,7 +16,6 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cometmq import native
 from cometmq.model.message import RESERVED_PROPERTIES
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -33,7 +32,7 @@ from cometmq.wire.templates.header_template import (
     HeaderTemplates,
     text_spans,
 )
-from cometmq.wire.templates.send_frame_batch import FrameColumns, SendFrameBatch
+from cometmq.wire.templates.send_frame_batch import FrameColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from cometmq.wire.command import Command
     from cometmq.wire.request_signature import SignatureCheck
     from cometmq.wire.templates.header_template import LearningLimiter, Span
+    from cometmq.wire.templates.send_frame_batch import SendFrameBatch
 
 KINDS_MAX = 4
 """So many kinds of properties of headers that are alike beside them, and one template takes any."""
@@ -61,8 +61,8 @@ _is_send = re.compile(rb'"code"\s*:\s*(?:310|10|320)\b').search
 _is_text = re.compile(TEXT).fullmatch
 _MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
 _UNIQUE, _TAGS = "UNIQ_KEY", "TAGS"
-NATIVE_KINDS = {QUEUE_ID: 0, NUMBER: 1, OPAQUE: 2, TEXT: 3, SHORT_TEXT: 4}
-"""What `cut_frames` of `native/frames.c` calls the forms of values that it knows."""
+_LAYOUT_KINDS = {QUEUE_ID: 0, NUMBER: 1, OPAQUE: 2, TEXT: 3, SHORT_TEXT: 4}
+"""What `native/frames.c` calls the forms of values that it knows."""
 _ANY_VALUE = frozenset((_UNIQUE, _TAGS, "KEYS", "__SHARDINGKEY"))
 """Properties of RocketMQ's that do not decide how a message goes; nor do the user's own."""
 
@@ -75,13 +75,13 @@ class SendTemplate:
     match; `around` is what stands before, between and behind them. `unique_at` and `tags_at` say
     which of these texts are those of UNIQ_KEY and TAGS, -1 for none; with `takes_all` the only text
     is all of the properties, separators escaped. `check` says of what a signature covers, and the
-    signature, whether they fit; None where nobody asks. `plan` is the user's, who may keep there
-    what it derived, and must drop it (`forget`) when what it derived it from changes.
+    signature, whether they fit; None where nobody asks. `layout` is what
+    `native/frames.c` matches by, None for headers that it cannot. `plan` is the user's, who may
+    keep there what it derived, and must drop it (`forget`) when what it derived it from changes.
     """
 
     __slots__ = (
         "_columns",
-        "_native_layout",
         "around",
         "born_at",
         "check",
@@ -90,6 +90,7 @@ class SendTemplate:
         "header",
         "kept_bytes",
         "language",
+        "layout",
         "literals",
         "match",
         "opaque_at",
@@ -140,12 +141,10 @@ class SendTemplate:
         self.texts = slice(first, first + len(found.texts))  # they stand side by side
         self.signature_at = pattern.ranks[-1] if found.signature else -1
         self.signed = self._signed_content(command) if found.signature else None
-        kinds = [NATIVE_KINDS.get(gaps[span]) for span in sorted(gaps)]
+        kinds = tuple([_LAYOUT_KINDS.get(gaps[span], -1) for span in sorted(gaps)])
         numbers = (self.queue_at, self.born_at, self.opaque_at)
-        self._native_layout = (
-            (self.literals, tuple(kinds), *numbers, self.texts.start, self.texts.stop)
-            if native.c is not None and None not in kinds
-            else None
+        self.layout = (
+            None if -1 in kinds or check else (self.literals, kinds, *numbers, self.texts.start)
         )
         self._columns: dict[tuple[int, ...], FrameColumns] = {}
         self.plan: Any = None
@@ -165,15 +164,12 @@ class SendTemplate:
         return SignedContents(command.ext, places, properties, self.around, self.takes_all)
 
     def run_at(
-        self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int, queue_count: int
+        self, data: bytes, at: int, values: tuple[bytes, ...], body_max: int
     ) -> SendFrameBatch | None:
         """Take the frames from `at` on whose headers are of the same layout, two at least.
 
         The first of them has matched with these values. None: one by one, then.
         """
-        if native.c is not None and self._native_layout is not None:
-            found = native.c.cut_frames(data, at, *self._native_layout, body_max, queue_count)
-            return None if found is None else SendFrameBatch(*found)
         sizes = tuple(map(len, values))
         columns = self._columns.get(sizes)
         if columns is None:
