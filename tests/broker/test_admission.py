@@ -271,6 +271,7 @@ def test_a_batch_is_one_request() -> None:
             assert answer.code == 0
             assert hook.asked == {RequestCode.SEND_BATCH_MESSAGE: 1}
             hook.refused_topics = {"T"}
+            hook.rules_changed()
             answer = await client.call(RequestCode.SEND_BATCH_MESSAGE, header, body)
             assert answer.code == REFUSED
             assert await stored(harness) == 2
