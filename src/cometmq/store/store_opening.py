@@ -66,8 +66,9 @@ class StoreParts:
         open_files = OpenFiles(settings.open_files_max)
         self.mapped_files = mapped_files = _log_files(files, directory, settings, open_files)
         mapped_files.load()
-        with_crc = settings.append_crc
-        self.commit_log = log = CommitLog(mapped_files, store_host, ram, with_crc=with_crc)
+        crc, is_sync = settings.append_crc, settings.is_sync_flush
+        log = CommitLog(mapped_files, store_host, ram, with_crc=crc, with_zeros_ahead=is_sync)
+        self.commit_log = log
         queue_bytes = settings.consume_queue_file_bytes
         self.queues = ConsumeQueues(files, directory.consume_queue, queue_bytes, open_files)
         self.checkpoint = Checkpoint(files, directory.checkpoint)
@@ -76,7 +77,6 @@ class StoreParts:
         self.publisher = publisher = VisibilityAdvancer(self.queues, times)
         self.flusher = LogFlusher(log, self.flush_worker, settings, publisher.publish, times)
         self.queue_reader = reader = QueueReader(log, settings, ram)
-        is_sync = settings.is_sync_flush
         context = partial(ReadContext, log, self.queues, reader, is_sync=is_sync)
         self.reads = context(cached_only=False)
         read_workers = [worker("store-reads") for _ in range(settings.read_threads)]

@@ -2,6 +2,8 @@
 
 A record gets its place at once and waits in memory for `write`, which hands all of them to the
 system in one call a file. A file ends with a blank, so a record is followed by at least 8 bytes.
+Under SYNC_FLUSH small writes carry zeros for the room behind them: a flush of blocks that the file
+has already is cheaper than one of new blocks.
 Invariants: first <= flushed <= written <= tail; bytes below `written` are in the files, below
 `flushed` they survive a power cut; a failed `write` leaves the log as if nothing had been placed.
 Java: CommitLog.
@@ -35,6 +37,11 @@ NOWHERE = (1 << 63) - 1
 RESIDENT_BYTES_MIN = 64 * 1024 * 1024
 """How much of what was written last is taken to be in memory without asking, at least."""
 _SPAN_BYTES = 65_536
+ZEROS_AHEAD_BYTES = 256 * 1024
+"""How far ahead blocks are taken by zeros, under SYNC_FLUSH. Measured on ext4, disk shared, a flush
+of 10 KB: 180 us of CPU and 0.7 ms without, 120 us and 0.3 ms with them."""
+_SMALL_WRITE_BYTES = 64 * 1024
+"""A larger write takes no zeros along: its bytes would cost more than the blocks."""
 _MAGICS = (stored.MAGIC_V1, stored.MAGIC_V2)
 
 
@@ -49,6 +56,8 @@ class CommitLog:
         "_resident_bytes",
         "_resident_update_at",
         "_with_crc",
+        "_with_zeros_ahead",
+        "_zeros_end",
         "checksums_from",
         "flushed",
         "life_start",
@@ -60,9 +69,16 @@ class CommitLog:
     )
 
     def __init__(
-        self, mapped_files: MappedFileQueue, store_host: bytes, ram_bytes: int, *, with_crc: bool
+        self,
+        mapped_files: MappedFileQueue,
+        store_host: bytes,
+        ram_bytes: int,
+        *,
+        with_crc: bool,
+        with_zeros_ahead: bool,
     ) -> None:
         self._mapped_files = mapped_files
+        self._with_zeros_ahead = with_zeros_ahead
         self._resident_bytes = max(ram_bytes >> 5, RESIDENT_BYTES_MIN)
         self._file_bytes = mapped_files.file_bytes
         self.store_host = store_host
@@ -82,6 +98,8 @@ class CommitLog:
         # What lies before it was on the disk before this process, and may be damaged.
         self.life_start = self._resident_update_at = tail
         self.room = self._file_bytes - tail % self._file_bytes
+        # Up to where the last file has blocks, as far as this process knows.
+        self._zeros_end = tail if self._with_zeros_ahead else NOWHERE
 
     @property
     def mapped_files(self) -> MappedFileQueue:
@@ -168,7 +186,7 @@ class CommitLog:
             if self._is_torn:
                 self._repair(start)
             if start // self._file_bytes == (end - 1) // self._file_bytes:
-                self._mapped_files.write(start, b"".join(pending))
+                self._write_piece(start, b"".join(pending))
             else:
                 self._write_over_files(pending)
         except OSError:
@@ -194,7 +212,7 @@ class CommitLog:
             while at < start + len(data):
                 room = self._file_bytes - at % self._file_bytes
                 piece = data[at - start : at - start + room]
-                self._mapped_files.write(at, piece)
+                self._write_piece(at, piece)
                 at += len(piece)
         except OSError:
             self._is_torn = True
@@ -214,6 +232,8 @@ class CommitLog:
         assert start == self.written, "what was written is never wiped out"
         self._mapped_files.cut(start)
         self._is_torn = False
+        if self._with_zeros_ahead:
+            self._zeros_end = start
 
     def _write_over_files(self, pending: list[bytes]) -> None:
         """Write pieces that reach over a file's end: the blank is the last piece of each."""
@@ -221,14 +241,25 @@ class CommitLog:
         room = self._file_bytes - at % self._file_bytes
         for index, piece in enumerate(pending):
             if len(piece) == 8:
-                self._mapped_files.write(at, b"".join(pending[first : index + 1]))
+                self._write_piece(at, b"".join(pending[first : index + 1]))
                 at += room
                 first, room = index + 1, self._file_bytes
         if first < len(pending):
             last = b"".join(pending[first:])
-            self._mapped_files.write(at, last)
+            self._write_piece(at, last)
             at += len(last)
         assert at == self.tail, "the pieces do not fill the log up to its tail"
+
+    def _write_piece(self, at: int, data: bytes) -> None:
+        """Write bytes of one file."""
+        end = at + len(data)
+        if end > self._zeros_end:
+            self._zeros_end = end
+            if len(data) <= _SMALL_WRITE_BYTES:
+                room = self._file_bytes - at % self._file_bytes - len(data)
+                self._zeros_end += min(room, ZEROS_AHEAD_BYTES)
+                data += bytes(self._zeros_end - end)
+        self._mapped_files.write(at, data)
 
     def read(self, at: int, length: int, cached_only: bool = False) -> bytes:
         """Copy bytes of one file out.

@@ -1,7 +1,8 @@
 """Flushing the log to disk: one flush at a time, off the loop, for all who wait meanwhile.
 
-What is requested while a flush runs goes into the next one (group commit). A failed flush fails its
-batch and stops the log, because nobody can say any more what the disk holds.
+What is requested while a flush runs goes into the next one (group commit), and so does what arrives
+in the loop iterations before it begins: fewer flushes, each handed to the worker and back.
+A failed flush fails its batch and stops the log: nobody can say any more what the disk holds.
 Invariant: the bytes of a batch are in the files before its flush begins; `log.flushed` grows only
 when a flush has succeeded. Java: GroupCommitService, FlushRealTimeService.
 """
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     Publish = Callable[[list[QueueEntry], int, list[tuple[int, float]]], None]
 
 log = logging.getLogger(__name__)
+JOINED_ITERATIONS = 3
+"""Loop iterations that a flush waits for at most while each brings more messages. Measured, 64
+connections x 1 and a flush of 0.2 ms: twice the messages a flush, 0.6 to 0.85 of the CPU each."""
 
 
 class FlushBatch:
@@ -105,10 +109,11 @@ class LogFlusher:
         batch.end = self._log.written
         batch.store_ms = store_ms
         if not self._is_busy:
-            self._start_next()
+            self._is_busy = True
+            self._start_soon()
 
     async def wait_until_idle(self) -> None:
-        """Wait until no flush is running."""
+        """Wait until nothing is flushed, and nothing waits for it."""
         if self._is_busy:
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle_waiters.append(ended)
@@ -117,13 +122,21 @@ class LogFlusher:
     def _time_out(self, batch: FlushBatch) -> None:
         batch.complete(PutStatus.FLUSH_DISK_TIMEOUT)
 
-    def _start_next(self) -> None:
-        batch, self._next = self._next, None
-        if batch is None:
+    def _start_soon(self, joined: int = JOINED_ITERATIONS) -> None:
+        asyncio.get_running_loop().call_soon(self._start_next, joined)
+
+    def _start_next(self, joined: int) -> None:
+        """Begin the flush, unless this iteration brought messages that will be written at its end.
+
+        `joined`: how often it may still wait for such.
+        """
+        if joined and self._log.tail > self._log.written:
+            self._start_soon(joined - 1)
             return
-        assert not self._is_busy, "one flush at a time"
+        batch, self._next = self._next, None
+        assert batch is not None, "a flush was wanted"
+        assert self._is_busy, "one flush at a time"
         assert self._log.flushed <= batch.end <= self._log.written
-        self._is_busy = True
         segments = self._log.segments(self._log.flushed, batch.end)
         try:
             files = pin_segments(segments)
@@ -146,32 +159,43 @@ class LogFlusher:
         if batch.timer is not None:
             batch.timer.cancel()
         assert self._is_busy
+        try:
+            if problem is None and self.failure is None:
+                self._complete(batch)
+            else:
+                self._fail(batch, problem)
+        finally:
+            self._go_on()
+
+    def _complete(self, batch: FlushBatch) -> None:
+        """Let readers see what is durable now, and call back."""
+        assert self._log.flushed <= batch.end <= self._log.written
+        self._log.flushed = batch.end
+        counted = sum([count for count, _ in batch.put_counts])
+        assert counted == len(batch.entries), "puts were counted twice, or not at all"
+        if batch.entries:
+            self._publish(batch.entries, batch.store_ms, batch.put_counts)
+        batch.complete(PutStatus.PUT_OK)
+
+    def _fail(self, batch: FlushBatch, problem: OSError | None) -> None:
+        """Stop the log: nobody knows what the disk has."""
+        if self.failure is None:
+            log.error(
+                "the log %s cannot be flushed, sends are refused until a restart: %s",
+                self._log.directory,
+                problem,
+            )
+        self.failure = self.failure or problem
+        self.put_times.failed += len(batch.entries)
+        batch.complete(PutStatus.SERVICE_NOT_AVAILABLE)
+
+    def _go_on(self) -> None:
+        """Flush what came meanwhile, after the answers just given have been written."""
+        if self._next is not None:
+            self._start_soon()
+            return
         self._is_busy = False
-        is_durable = problem is None and self.failure is None
-        if is_durable:
-            assert self._log.flushed <= batch.end <= self._log.written
-            self._log.flushed = batch.end
-            counted = sum([count for count, _ in batch.put_counts])
-            assert counted == len(batch.entries), "puts were counted twice, or not at all"
-        else:
-            if self.failure is None:
-                log.error(
-                    "the log %s cannot be flushed, sends are refused until a restart: %s",
-                    self._log.directory,
-                    problem,
-                )
-            self.failure = self.failure or problem
-            self.put_times.failed += len(batch.entries)
-            batch.complete(PutStatus.SERVICE_NOT_AVAILABLE)
-        # The next flush starts before the responses of this one are written. Should it fail at
-        # once, this batch is durable all the same.
-        self._start_next()
-        if is_durable:
-            if batch.entries:
-                self._publish(batch.entries, batch.store_ms, batch.put_counts)
-            batch.complete(PutStatus.PUT_OK)
-        if not self._is_busy:
-            idle, self._idle_waiters = self._idle_waiters, []
-            for ended in idle:
-                if not ended.done():
-                    ended.set_result(None)
+        idle, self._idle_waiters = self._idle_waiters, []
+        for ended in idle:
+            if not ended.done():
+                ended.set_result(None)
