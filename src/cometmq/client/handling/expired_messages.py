@@ -12,11 +12,12 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Set
+    from collections.abc import Callable
 
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.failures.failed_message_sender import FailedMessageSender
-    from cometmq.client.handling.concurrent_call import ConcurrentCall
+    from cometmq.client.handling.call_run import CallRun
+    from cometmq.client.handling.call_workers import RunningCall
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +32,13 @@ class ExpiredMessages:
 
     def __init__(
         self,
-        calls: Set[ConcurrentCall],
+        running: Callable[[], list[RunningCall]],
         timeout_s: float,
         failed_sender: FailedMessageSender,
         remember_offset: Callable[[AssignedQueue], None],
         clock: Callable[[], float],
     ) -> None:
-        self._calls = calls
+        self._running = running
         self._timeout_s = timeout_s
         self._failed_sender = failed_sender
         self._remember_offset = remember_offset
@@ -46,30 +47,28 @@ class ExpiredMessages:
     async def send_back(self) -> None:
         """Search once, in all queues."""
         limit = self._clock() - self._timeout_s
-        expired: dict[AssignedQueue, dict[int, ConcurrentCall]] = defaultdict(dict)
-        for call in self._calls:
-            if 0 < call.started_at < limit and not call.assigned.is_dropped:
-                own = expired[call.assigned]
-                own |= {message.queue_offset: call for message in call.messages}
-        for assigned, calls in expired.items():
-            await self._send_back_head(assigned, calls)
+        expired: dict[AssignedQueue, dict[int, CallRun]] = defaultdict(dict)
+        for run, at, began in self._running():
+            if began < limit and not run.assigned.is_dropped:
+                own = expired[run.assigned]
+                own |= {message.queue_offset: run for message in run.call(at)}
+        for assigned, runs in expired.items():
+            await self._send_back_head(assigned, runs)
 
-    async def _send_back_head(
-        self, assigned: AssignedQueue, calls: dict[int, ConcurrentCall]
-    ) -> None:
+    async def _send_back_head(self, assigned: AssignedQueue, runs: dict[int, CallRun]) -> None:
         """Send back the oldest messages of a queue as long as they have expired, at most 16."""
         reason = f"it was in its handler for more than {self._timeout_s:g} s"
         for _ in range(_MESSAGES_MAX):
             head = assigned.window.commit_offset
-            call = calls.pop(head, None)
-            if call is None or assigned.is_dropped:
+            run = runs.pop(head, None)
+            if run is None or assigned.is_dropped:
                 return
-            message = next(one for one in call.messages if one.queue_offset == head)
+            message = next(one for one in run.messages if one.queue_offset == head)
             log.warning("%s is sent back: %s", message, reason)
             if not await self._failed_sender.send_back(
                 message, assigned.queue, _DELAY_LEVEL, reason
             ):
                 return
-            call.expired.append(message)
+            run.expired.append(message)
             assigned.window.finish([message])
             self._remember_offset(assigned)

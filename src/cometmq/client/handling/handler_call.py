@@ -127,29 +127,33 @@ def is_async(handler: Handler) -> bool:
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
-def call_handler(handler: SyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
-    """Call a plain handler with a list of its own; never raises."""
+def call_handler(
+    handler: SyncHandler, messages: list[MessageExt], start: int = 0, stop: int | None = None
+) -> HandlerOutcome:
+    """Call a plain handler with a list of its own, of some of these messages; never raises."""
     try:
-        status = handler(list(messages))
+        status = handler(messages[start:stop])
     except BaseException as error:  # noqa: BLE001 - the runner of handlers
-        return _failure(error, messages)
-    return DONE if status is None else _judged(status, messages)
+        return _failure(error, messages[start:stop])
+    return DONE if status is None else _judged(status, messages[start:stop])
 
 
-async def call_async_handler(handler: AsyncHandler, messages: list[MessageExt]) -> HandlerOutcome:
-    """Call an async handler with a list of its own.
+async def call_async_handler(
+    handler: AsyncHandler, messages: list[MessageExt], start: int = 0, stop: int | None = None
+) -> HandlerOutcome:
+    """Call an async handler with a list of its own, of some of these messages.
 
     Raises nothing but the end of the task it runs in, and Ctrl-C, which ends the loop.
     """
     try:
-        status = await handler(list(messages))
+        status = await handler(messages[start:stop])
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             raise
-        return _failure(error, messages)
-    return DONE if status is None else _judged(status, messages)
+        return _failure(error, messages[start:stop])
+    return DONE if status is None else _judged(status, messages[start:stop])
 
 
 def unreadable_outcome(messages: Sequence[MessageExt]) -> HandlerOutcome | None:

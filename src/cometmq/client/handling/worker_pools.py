@@ -76,6 +76,14 @@ class ThreadPool:
         """Jobs that run now."""
         return min(self._open, self._count)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another job waits for the thread of one that goes on, or nobody should have it.
+
+        Any thread may ask.
+        """
+        return not self._jobs.empty() or bool(self._leaving)
+
     async def run(self, job: Job) -> None:
         """Run `job`, which must not raise, in a thread and wait for its end.
 
@@ -225,9 +233,19 @@ class TaskPool:
             self._check_soon()
 
     @property
+    def count(self) -> int:
+        """How many jobs may run at once."""
+        return self._count
+
+    @property
     def busy(self) -> int:
         """Jobs that run now."""
         return self._busy
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another job waits for the place of one that goes on, or nobody should have it."""
+        return bool(self._waiting) or len(self._workers) > self._count
 
     def close(self) -> None:
         """Drop the jobs that have not begun and cancel the others."""
