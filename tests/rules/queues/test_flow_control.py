@@ -2,7 +2,7 @@
 
 import pytest
 
-from cometmq.rules.queues.flow_control import FlowLimits, full_reason, is_full
+from cometmq.rules.queues.flow_control import FlowLimits, full_reason, limit_reached
 
 
 def test_limits_of_a_topic_are_shared_out_among_its_queues():
@@ -21,5 +21,5 @@ def test_limits_of_a_topic_are_shared_out_among_its_queues():
 def test_a_reason_is_given_where_a_queue_is_full(count, size_bytes, span, orderly):
     held, limits = (count, size_bytes, span), FlowLimits(count=10, size_mib=1, span=20)
     reason = full_reason(limits, *held, orderly=orderly)
-    assert bool(reason) is is_full(limits, *held, orderly=orderly)
+    assert bool(reason) is bool(limit_reached(limits, *held, orderly=orderly))
     assert ("flow.count is 10" in reason) is (count > 10)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cometmq.rules.queues.flow_control import FlowLimits, is_full
+from cometmq.rules.queues.flow_control import FlowLimits, limit_reached
 from cometmq.rules.queues.process_queue import ProcessQueue
 
 
@@ -143,8 +143,8 @@ def test_what_is_finished_as_it_came_leaves_at_once_and_what_is_not_one_by_one()
 
 def test_a_window_is_full_beyond_any_of_its_limits():
     limits = FlowLimits(count=10, size_mib=1, span=100)
-    assert not is_full(limits, 10, 1_048_576, 100, orderly=False)
-    assert is_full(limits, 11, 0, 0, orderly=False)
-    assert is_full(limits, 0, 1_048_577, 0, orderly=False)
-    assert is_full(limits, 0, 0, 101, orderly=False)
-    assert not is_full(limits, 0, 0, 101, orderly=True)
+    assert not limit_reached(limits, 10, 1_048_576, 100, orderly=False)
+    assert limit_reached(limits, 11, 0, 0, orderly=False) == "count"
+    assert limit_reached(limits, 0, 1_048_577, 0, orderly=False) == "size"
+    assert limit_reached(limits, 0, 0, 101, orderly=False) == "span"
+    assert not limit_reached(limits, 0, 0, 101, orderly=True)

@@ -59,12 +59,14 @@ class PullReader:
         property_filter = make() if make else None
         if may_stop and property_filter is not None:
             property_filter = property_filter._replace(may_stop=True)
-        bytes_max = header.max_msg_bytes
+        bytes_max, count = header.max_msg_bytes, header.max_msg_nums
+        if header.is_large and header.large_count is not None:
+            count = header.large_count
         return context.get(
             header.topic,
             header.queue_id,
             header.queue_offset,
-            header.max_msg_nums,
+            count,
             _NO_LIMIT if bytes_max is None else max(BODY_BYTES_MIN, bytes_max),
             message_filter.matches_tags_code,
             property_filter,

@@ -30,6 +30,7 @@ class AssignedQueue:
         "broker_id",
         "committed_offset",
         "consumed_at",
+        "gives_large_pulls",
         "has_lost_lock",
         "has_unreadable",
         "in_flight",
@@ -42,6 +43,7 @@ class AssignedQueue:
         "pull_task",
         "pulled_at",
         "queue",
+        "room_wanted",
         "tasks",
         "uncommitted",
         "window",
@@ -73,6 +75,10 @@ class AssignedQueue:
         self.probed_at = 0.0
         """When (loop time) it last tried a message for all queues of its topic, in an outage."""
         self.broker_id = 0
+        self.gives_large_pulls = False
+        """Whether a pull has brought more messages than brokers usually give."""
+        self.room_wanted: tuple[int, asyncio.Future[None]] | None = None
+        """Who waits until the window holds so many messages or fewer."""
         self.pulled_at = 0.0
         self.consumed_at = 0.0
         self.tasks: list[asyncio.Task[None]] = []
@@ -118,6 +124,23 @@ class AssignedQueue:
         while not self.is_dropped and (left_s := until - loop.time()) > 0:
             await asyncio.sleep(min(left_s, _DROP_CHECK_S))
 
+    async def wait_for_room(self, count: int, timeout_s: float) -> None:
+        """Wait until the window holds at most `count` messages, for `timeout_s` at most."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self.room_wanted = count, waiter
+        timer = loop.call_later(timeout_s, _release, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self.room_wanted = None
+
+    def note_room(self) -> None:
+        """Wake who waits for room in the window, if there is enough now."""
+        if self.room_wanted is not None and self.window.count <= self.room_wanted[0]:
+            _release(self.room_wanted[1])
+
     def holds_lock(self, now: float) -> bool:
         """Whether the queue's lock is certainly ours at `now` (loop time)."""
         return self.lock.is_valid(now)
@@ -133,3 +156,8 @@ class AssignedQueue:
         assert lock is not REFUSED, "a lock that was refused is no lock"
         self.has_lost_lock = False
         self.lock = lock
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

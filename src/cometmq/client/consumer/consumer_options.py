@@ -43,6 +43,8 @@ WORKERS = ("thread", "process")
 SPAN_BY_KEY = 10_000
 """How far a queue may run ahead of a key that is stuck, unless `flow` says it."""
 
+PULL_COUNT, LARGE_PULL_COUNT = 32, 256
+"""Messages of a pull at most, and of a large one, unless `pull_batch_size` says it."""
 OFFSETS_DIR = "~/.rocketmq_offsets"
 """Where the offsets of groups that are broadcast to are kept, as by RocketMQ's clients."""
 BROADCAST_INSTANCE = "DEFAULT"
@@ -59,7 +61,7 @@ class ConsumerOptions:
     offsets_dir: str | PathLike[str] = OFFSETS_DIR
     consume_threads: int = 20
     batch_size: int = 1
-    pull_batch_size: int = 32
+    pull_batch_size: int | None = None
     pull_batch_bytes: int = 262_144
     inflated_bytes_max: int = BYTES_MAX
     pull_interval_ms: int = 0
@@ -92,6 +94,15 @@ class ConsumerOptions:
         """Whether each key of a queue is a lane of its own."""
         return self.order == "key"
 
+    def large_pull_count(self, flow_count: int) -> int:
+        """Messages of a large pull where a queue's window holds `flow_count`; 0: none is asked for.
+
+        Who says how many a pull brings, or how often one is sent, gets no more than that.
+        """
+        count = min(LARGE_PULL_COUNT, flow_count // 4)
+        is_free = self.pull_batch_size is None and not self.pull_interval_ms
+        return count if is_free and count > PULL_COUNT else 0
+
     @property
     def is_locking(self) -> bool:
         """Whether queues are worked on under their locks at the broker."""
@@ -102,7 +113,8 @@ class ConsumerOptions:
         check_group(self.group)
         check_range("consume_threads", self.consume_threads, 1, 1000)
         check_range("batch_size", self.batch_size, 1, 1024)
-        check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
+        if self.pull_batch_size is not None:
+            check_range("pull_batch_size", self.pull_batch_size, 1, 1024)
         check_range("pull_batch_bytes", self.pull_batch_bytes, 1, 2_147_483_647)
         check_range("inflated_bytes_max", self.inflated_bytes_max, 1, 1_073_741_824)
         check_range("pull_interval_ms", self.pull_interval_ms, 0, 65_535)

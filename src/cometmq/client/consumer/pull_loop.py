@@ -2,7 +2,7 @@
 
 Owns the pauses and what follows each response; knows nothing of handlers and of who assigned the
 queue. Invariant: one pull per queue is under way, and the window never holds more than its
-limits and one response.
+limits and one usual response.
 Java: DefaultMQPushConsumerImpl.pullMessage, PullAPIWrapper
 """
 
@@ -12,12 +12,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from cometmq.client.consumer.consumer_options import PULL_COUNT
 from cometmq.client.consumer.pull_request import PullClient, PullRequest
 from cometmq.errors import BrokerError, CometError, RemotingError
 from cometmq.model.results import PullResult, PullStatus
 from cometmq.model.route import MASTER_ID
 from cometmq.rules.failures.retry_policy import backoff_s
-from cometmq.rules.queues.flow_control import full_reason, is_full, limit_reached
+from cometmq.rules.queues.flow_control import full_reason, limit_reached
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -93,8 +94,7 @@ class PullLoop:
             if not reason and not assigned.is_paused and clock() - began >= _LOGGED_AFTER_S:
                 reason = self.why_not_pulled(assigned)
                 log.info("flow control: %s is not pulled, %s", assigned.queue, reason)
-            self._count_limit(assigned)
-            await asyncio.sleep(_FULL_PAUSE_S)
+            await self._pause(assigned)
         if reason and not assigned.is_dropped:
             log.info("%s is pulled again after %.1f s", assigned.queue, clock() - began)
 
@@ -102,9 +102,15 @@ class PullLoop:
         """Why a queue is not pulled now, in words; empty while it is."""
         if assigned.is_paused:
             return "the consumer is paused"
-        window, orderly = assigned.window, self._options.orderly
-        limits = self._limits_of(assigned)
-        return full_reason(limits, window.count, window.size_bytes, assigned.span, orderly=orderly)
+        window, limits = assigned.window, self._limits_of(assigned)
+        return full_reason(
+            limits,
+            window.count,
+            window.size_bytes,
+            assigned.span,
+            orderly=self._options.orderly,
+            ahead=self._ahead(assigned, limits),
+        )
 
     def _limits_of(self, assigned: AssignedQueue) -> FlowLimits:
         limits = self._options.flow
@@ -112,28 +118,41 @@ class PullLoop:
             limits = limits.of_one(self._assignment.queue_count(assigned.queue.topic))
         return limits
 
+    def _ahead(self, assigned: AssignedQueue, limits: FlowLimits) -> int:
+        """How many messages more than a usual pull the next one brings, as far as is known."""
+        count = self._options.large_pull_count(limits.count) if assigned.gives_large_pulls else 0
+        return count - PULL_COUNT if count else 0
+
     def _is_full(self, assigned: AssignedQueue) -> bool:
+        limits = self._limits_of(assigned)
+        return bool(self._limit_reached(assigned, limits, self._ahead(assigned, limits)))
+
+    def _limit_reached(self, assigned: AssignedQueue, limits: FlowLimits, ahead: int) -> str:
+        """The limit that leaves no room for a pull that brings `ahead` more than a usual one."""
         window = assigned.window
-        return is_full(
-            self._limits_of(assigned),
-            window.count,
+        return limit_reached(
+            limits,
+            window.count + ahead,
             window.size_bytes,
-            assigned.span,
+            assigned.span + ahead,
             orderly=self._options.orderly,
         )
 
-    def _count_limit(self, assigned: AssignedQueue) -> None:
-        """Note the pause of a queue that is full; a consumer that is paused has its own word."""
-        window = assigned.window
-        limit = limit_reached(
-            self._limits_of(assigned),
-            window.count,
-            window.size_bytes,
-            assigned.span,
-            orderly=self._options.orderly,
-        )
-        if limit and not assigned.is_paused:
-            assigned.limited_s[limit] = assigned.limited_s.get(limit, 0.0) + _FULL_PAUSE_S
+    async def _pause(self, assigned: AssignedQueue) -> None:
+        """Wait a little, or until there is room; note which limit was the cause.
+
+        A consumer that is paused has its own word. Measured with a quick handler, where a window
+        was empty long before the pause was over.
+        """
+        limits, clock = self._limits_of(assigned), asyncio.get_running_loop().time
+        ahead, began = self._ahead(assigned, limits), clock()
+        limit = "" if assigned.is_paused else self._limit_reached(assigned, limits, ahead)
+        if limit == "count":
+            await assigned.wait_for_room(limits.count - ahead, _FULL_PAUSE_S)
+        else:
+            await asyncio.sleep(_FULL_PAUSE_S)
+        if limit:
+            assigned.limited_s[limit] = assigned.limited_s.get(limit, 0.0) + clock() - began
 
     def _take(self, assigned: AssignedQueue, result: PullResult) -> None:
         if assigned.is_dropped:
@@ -146,6 +165,8 @@ class PullLoop:
         if result.has_unreadable:
             assigned.has_unreadable = True
             _log_unreadable(assigned, result.messages)
+        if len(result.messages) > PULL_COUNT:
+            assigned.gives_large_pulls = True
         accepted = assigned.window.put(result.messages, result.next_offset)
         if accepted:
             self._strategy.add_messages(assigned, accepted)
@@ -165,16 +186,22 @@ class PullLoop:
     def _pull_request(self, assigned: AssignedQueue) -> PullRequest:
         queue, options = assigned.queue, self._options
         commit = self._offsets.remembered_offset(queue)
+        count, limits = options.pull_batch_size or PULL_COUNT, self._limits_of(assigned)
+        large = options.large_pull_count(limits.count)
+        if large and self._limit_reached(assigned, limits, large - PULL_COUNT):
+            large = 0
         may_commit = assigned.broker_id == MASTER_ID and not assigned.has_lost_lock
         return PullRequest(
             queue,
             assigned.window.next_offset,
-            options.pull_batch_size,
+            count,
             self._subscriptions.filter_of(queue.topic),
             assigned.broker_id,
             options.poll_suspend_s,
             commit if may_commit and not options.broadcasting else None,
             max_bytes=options.pull_batch_bytes,
+            is_large=large > 0 or count > PULL_COUNT,
+            large_count=large or None,
         )
 
     async def _after_error(self, assigned: AssignedQueue, error: CometError, failures: int) -> None:

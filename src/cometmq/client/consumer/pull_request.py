@@ -64,6 +64,10 @@ class PullRequest(NamedTuple):
     """Whether the request carries the filter; else the broker knows it from a heartbeat."""
     is_lite: bool = False
     max_bytes: int | None = None
+    is_large: bool = False
+    """Whether a broker may give more than its transfer limits allow."""
+    large_count: int | None = None
+    """How many messages such a broker may give instead of `max_count`."""
 
 
 class PullClient:
@@ -111,6 +115,8 @@ class PullClient:
             expression_type=wanted.expression_type,
             max_msg_bytes=pull.max_bytes,
             broker_name=queue.broker_name,
+            is_large=pull.is_large or None,
+            large_count=pull.large_count,
         )
 
 

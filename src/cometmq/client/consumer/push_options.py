@@ -49,7 +49,7 @@ class PushSettings(ClientSettings, total=False):
     offsets_dir: str | PathLike[str]
     consume_threads: int
     batch_size: int
-    pull_batch_size: int
+    pull_batch_size: int | None
     pull_batch_bytes: int
     inflated_bytes_max: int
     pull_interval_ms: int

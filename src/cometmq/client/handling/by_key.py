@@ -290,6 +290,7 @@ class KeyStrategy:
                 self._breakers.log_closed(topic)
                 self._wake_topic(topic)
             self._commits.schedule_write(state)
+            state.assigned.note_room()
         if run.failed:
             self._end_failed_run(run, now)
         else:

@@ -14,13 +14,19 @@ from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.handling import handler_call as handlers
+from cometmq.client.handling.handler_call import DONE, HandlerOutcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
     from cometmq.client.consumer.assigned_queue import AssignedQueue
     from cometmq.client.consumer.subscriptions import Subscription
-    from cometmq.client.handling.handler_call import HandlerOutcome
     from cometmq.model.message import MessageExt
     from cometmq.rules.failures.circuit_breaker import CircuitBreaker
+
+
+_NO_FAILURES: Mapping[int, HandlerOutcome] = {}
+_NONE_SKIPPED: Set[int] = frozenset()
 
 
 class EndedCalls(NamedTuple):
@@ -28,9 +34,9 @@ class EndedCalls(NamedTuple):
 
     places: list[int]
     """Of all of them, in the order in which they ended."""
-    failures: dict[int, HandlerOutcome]
+    failures: Mapping[int, HandlerOutcome]
     """Of those that did not end well."""
-    skipped: set[int]
+    skipped: Set[int]
     """Those whose handler was not called."""
     spent_s: float
 
@@ -92,15 +98,14 @@ class CallRun:
         """Calls that nobody has claimed."""
         return length_hint(self.starts)
 
-    def may_call(self) -> bool:
-        """Whether the queue is still ours, and no outage of the topic has begun meanwhile."""
-        breaker = self.breaker
-        is_out = breaker is not None and breaker.is_open and not self.is_probe
-        return not is_out and not self.assigned.is_dropped
+    @property
+    def is_out(self) -> bool:
+        """Whether an outage of the topic has begun meanwhile."""
+        return self.breaker is not None and self.breaker.is_open and not self.is_probe
 
     def end(self, at: int, outcome: HandlerOutcome, spent_s: float) -> None:
         """Note what came of a call (where it ran)."""
-        if not outcome.is_done:
+        if outcome is not DONE and not outcome.is_done:
             self.failures[at] = outcome
         self.spent.append(spent_s)
         self.ended.append(at)
@@ -112,14 +117,16 @@ class CallRun:
 
     def take_ended(self) -> EndedCalls:
         """The calls that have ended since the last time."""
-        count = len(self.ended)
-        places, spent = self.ended[:count], self.spent[:]
-        del self.ended[:count], self.spent[: len(spent)]
-        self.open -= count
+        places, spent = self.ended[:], self.spent[:]
+        del self.ended[: len(places)], self.spent[: len(spent)]
+        self.open -= len(places)
         assert self.open >= 0, "more calls ended than there were"
-        failures = {at: self.failures.pop(at) for at in places if at in self.failures}
-        skipped = self.skipped.intersection(places) if self.skipped else set()
         self.held_until = 0.0
+        failures, skipped = _NO_FAILURES, _NONE_SKIPPED
+        if self.failures:
+            failures = {at: self.failures.pop(at) for at in places if at in self.failures}
+        if self.skipped:
+            skipped = self.skipped.intersection(places)
         return EndedCalls(places, failures, skipped, sum(spent))
 
     def call(self, at: int) -> list[MessageExt]:

@@ -262,16 +262,21 @@ class ThreadWorkers(CallWorkers):
         until = now + self._turn_s
         while (run := self._first_waiting()) is not None:
             handler = cast("SyncHandler", run.subscription.handler)
-            messages, size = run.messages, run.size
+            messages, size, unreadable, assigned = (
+                run.messages,
+                run.size,
+                run.unreadable,
+                run.assigned,
+            )
             for at in run.starts:
-                if run.may_call():
+                if assigned.is_dropped or (run.breaker is not None and run.is_out):
+                    run.skip(at)
+                else:
                     worker.call = run, at, now
-                    outcome = run.unreadable or call_handler(handler, messages, at, at + size)
+                    outcome = unreadable or call_handler(handler, messages, at, at + size)
                     began, now = now, clock()
                     run.end(at, outcome, now - began)
                     worker.call = None
-                else:
-                    run.skip(at)
                 if not self._is_woken:
                     self._wake()
                 if now >= until:
@@ -328,16 +333,21 @@ class TaskWorkers(CallWorkers):
         until = now + self._turn_s
         while (run := self._first_waiting()) is not None:
             handler = cast("AsyncHandler", run.subscription.handler)
-            messages, size = run.messages, run.size
+            messages, size, unreadable, assigned = (
+                run.messages,
+                run.size,
+                run.unreadable,
+                run.assigned,
+            )
             for at in run.starts:
-                if run.may_call():
+                if assigned.is_dropped or (run.breaker is not None and run.is_out):
+                    run.skip(at)
+                else:
                     worker.call = run, at, now
-                    outcome = run.unreadable or await call_handler(handler, messages, at, at + size)
+                    outcome = unreadable or await call_handler(handler, messages, at, at + size)
                     began, now = now, clock()
                     run.end(at, outcome, now - began)
                     worker.call = None
-                else:
-                    run.skip(at)
                 if not self._is_woken:
                     self._wake()
                 if me.cancelling() or copy_context() != clean:

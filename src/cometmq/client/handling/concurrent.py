@@ -255,6 +255,7 @@ class ConcurrentStrategy:
         """Take messages out of the window that this member need not handle again."""
         assigned.in_flight -= len(messages)
         assigned.window.finish(messages)
+        assigned.note_room()
         assigned.consumed_at = self._clock()
         self._remember_offset(assigned)
 

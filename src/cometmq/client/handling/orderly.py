@@ -212,6 +212,7 @@ class OrderlyStrategy:
                 assigned.uncommitted.clear()
         if done:
             self._remember_offset(assigned)
+            assigned.note_room()
 
     def _auto_commits(self, run: HandlerRun) -> bool:
         """Whether what is done is committed, whatever status the handler returned."""

@@ -93,7 +93,8 @@ def lite_pull_options(
         if name not in CLIENT_SETTINGS and name not in lite
     }
     resolve_names(own)
-    own.setdefault("pull_batch_size", _PULL_BATCH_SIZE)
+    if own.get("pull_batch_size") is None:
+        own["pull_batch_size"] = _PULL_BATCH_SIZE
     own.setdefault("poll_suspend_s", _SUSPEND_S)
     check_group(group)
     instance = given.get("instance_name")

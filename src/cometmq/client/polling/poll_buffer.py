@@ -70,6 +70,7 @@ class PollBuffer:
         self.message_count -= len(found)
         assert self.message_count >= 0, "more was handed out than was pulled"
         assigned.window.finish(found)
+        assigned.note_room()
         self.last_taken = (assigned, found[0].queue_offset)
         return found
 

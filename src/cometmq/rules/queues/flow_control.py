@@ -53,21 +53,15 @@ class FlowLimits:
         )
 
 
-def is_full(limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool) -> bool:
-    """Whether the next pull of the queue should wait."""
-    assert count >= 0, "a queue holds no fewer than no messages"
-    assert size_bytes >= 0, "a queue holds no fewer than no bytes"
-    return (
-        count > limits.count
-        or size_bytes > limits.size_mib * 1_048_576
-        or (not orderly and span > limits.span)
-    )
-
-
 def limit_reached(
     limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool
 ) -> str:
-    """Which limit makes `is_full` true: "count", "size" or "span"; empty where none does."""
+    """Which limit has the next pull of the queue wait: "count", "size" or "span"; empty: none.
+
+    The span counts for concurrent handlers only.
+    """
+    assert count >= 0, "a queue holds no fewer than no messages"
+    assert size_bytes >= 0, "a queue holds no fewer than no bytes"
     if count > limits.count:
         return "count"
     if size_bytes > limits.size_mib * 1_048_576:
@@ -76,12 +70,17 @@ def limit_reached(
 
 
 def full_reason(
-    limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool
+    limits: FlowLimits, count: int, size_bytes: int, span: int, *, orderly: bool, ahead: int = 0
 ) -> str:
-    """Which limit makes `is_full` true, in words; empty where none does."""
-    limit = limit_reached(limits, count, size_bytes, span, orderly=orderly)
+    """Which limit has the next pull wait, in words; empty where none does.
+
+    `ahead`: how many messages more than usual the next pull may bring, for which there must be
+    room.
+    """
+    limit = limit_reached(limits, count + ahead, size_bytes, span + ahead, orderly=orderly)
     if limit == "count":
-        return f"{count:,} messages are cached; flow.count is {limits.count:,}"
+        more = f", and a pull may bring {ahead:,} more than usual" if ahead else ""
+        return f"{count:,} messages are cached; flow.count is {limits.count:,}{more}"
     if limit == "size":
         return f"{size_bytes:,} bytes are cached; flow.size_mib is {limits.size_mib:,}"
     if limit == "span":

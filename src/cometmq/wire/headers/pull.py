@@ -28,6 +28,7 @@ class PullMessageRequestHeader(Header):
         "proxy_forward_client_id": "proxyFrowardClientId",
         "broker_name": "bname",
         "is_large": "cometLargePull",
+        "large_count": "cometPullCount",
     }
     consumer_group: str
     topic: str
@@ -46,6 +47,8 @@ class PullMessageRequestHeader(Header):
     broker_name: str | None = None
     is_large: bool | None = None
     """The reader takes more at once than the transfer limits allow; Apache's broker ignores it."""
+    large_count: int | None = None
+    """How many messages such a reader takes, where that is not `max_msg_nums`."""
 
 
 @dataclass(slots=True, kw_only=True)
