@@ -73,6 +73,7 @@ def facts(harness: Harness, group: str = "CG") -> tuple[object, ...]:
         {"sys_flag": 7, "commit_offset": 4, "suspend_timeout_ms": 1_000},
         {"max_msg_bytes": 300},
         {"max_msg_nums": 1000, "is_large": True},
+        {"max_msg_nums": 4, "is_large": True, "large_count": 30},
         {"max_msg_nums": 0},
         {"sub_version": 99, "expression_type": None},
     ],

@@ -123,6 +123,9 @@ def test_a_reader_that_takes_large_pulls_gets_more_and_within_what_it_asked_for(
             assert len(records(await client.pull("T", **asked, max_msg_bytes=1000))) < 8
             assert len(records(await client.pull("T", **asked, subscription="B"))) == 37
             assert len(records(await client.pull("T", max_msg_nums=100, is_large=False))) == 32
+            asked = {"max_msg_nums": 32, "large_count": 70}
+            assert len(records(await client.pull("T", **asked, is_large=True))) == 70
+            assert len(records(await client.pull("T", **asked))) == 32
 
     run(scenario())
 
