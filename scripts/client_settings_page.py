@@ -55,7 +55,8 @@ NOTES = {
     "offsets_dir": "where members that are broadcast to keep their offsets",
     "consume_threads": "calls of handlers at once: threads, tasks or processes",
     "batch_size": "messages a call at most",
-    "pull_batch_size": "messages a pull at most; brokers give 32 unless they allow more",
+    "pull_batch_size": "messages a pull at most; Apache's brokers give 32 unless they allow more; "
+    "None: 32, or from ours up to 256 and a quarter of `flow.count`",
     "pull_batch_bytes": "bytes a pull at most, where the broker goes by it",
     "inflated_bytes_max": "a compressed body that grows beyond is refused, bytes",
     "pull_interval_ms": "pause between pulls of a queue, ms",

@@ -22,7 +22,8 @@ class Calls:
 
     def __init__(self, handler, places=20):
         self.subscriptions = Subscriptions("g")
-        self.subscriptions.add("T", MessageSelector.by_tag("*"), handler)
+        for topic in ("T", "other"):
+            self.subscriptions.add(topic, MessageSelector.by_tag("*"), handler)
         self.subscription = self.subscriptions.subscription_of("T")
         self.ended, self.failures, self.skipped = [], [], []
         pool, kind = (
@@ -40,10 +41,10 @@ class Calls:
         self.failures += [run.messages[at].queue_offset for at in ended.failures]
         self.skipped += [run.messages[at].queue_offset for at in ended.skipped]
 
-    def add(self, count, size=1):
+    def add(self, count, size=1, topic="T"):
         messages = []
         for _ in range(count):
-            fields = ("T", 0, self.offset, b"%d" % self.offset, b"", 0, 0, 0, 0, 0)
+            fields = (topic, 0, self.offset, b"%d" % self.offset, b"", 0, 0, 0, 0, 0)
             messages.append(MessageExt(*fields, b"", 0, b"", 0, "b"))
             self.offset += 1
         self.workers.add(CallRun(self.assigned, messages, size, self.subscription))
@@ -151,6 +152,53 @@ def test_tasks_that_wait_are_as_many_as_there_are_places_also_where_calls_were_q
     assert run(scenario) == []
 
 
+def test_a_call_that_goes_on_for_long_does_not_hold_up_quick_ones_of_another_topic():
+    async def scenario():
+        gate, begun = threading.Event(), []
+
+        def wait(messages):
+            if messages[0].topic == "other":
+                begun.append(True)
+                gate.wait(10)
+
+        calls = Calls(wait)
+        calls.add(50)
+        await calls.wait(50)
+        calls.add(1, topic="other")
+        while not begun:
+            await asyncio.sleep(0.001)
+        for count in (100, 150):
+            calls.add(50)
+            await calls.wait(count)
+        gate.set()
+        await calls.wait(151)
+        calls.pool.close()
+
+    assert run(scenario) == []
+
+
+def test_once_closed_no_call_begins():
+    async def scenario():
+        begun = []
+
+        async def handle(messages):
+            begun.append(offset_of(messages))
+            await asyncio.sleep(3600)
+
+        calls = Calls(handle, places=1)
+        calls.add(3)
+        while not begun:
+            await asyncio.sleep(0)
+        calls.workers.close()
+        calls.pool.close()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert begun == [0]
+        assert not calls.pool.busy
+
+    assert run(scenario) == []
+
+
 def test_ended_calls_are_reported_while_others_of_their_run_go_on():
     async def scenario():
         gate = threading.Event()
@@ -166,7 +214,7 @@ def test_ended_calls_are_reported_while_others_of_their_run_go_on():
     assert run(scenario) == []
 
 
-def test_what_a_handler_fails_on_is_told_from_what_it_has_done(both):
+def test_what_a_handler_fails_on_is_reported_beside_what_it_has_done(both):
     async def scenario():
         def work(messages):
             if offset_of(messages) % 4 == 2:

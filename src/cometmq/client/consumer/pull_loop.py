@@ -148,7 +148,7 @@ class PullLoop:
         ahead, began = self._ahead(assigned, limits), clock()
         limit = "" if assigned.is_paused else self._limit_reached(assigned, limits, ahead)
         if limit == "count":
-            await assigned.wait_for_room(limits.count - ahead, _FULL_PAUSE_S)
+            await assigned.wait_for_room((limits.count - ahead) * 3 // 4, _FULL_PAUSE_S)
         else:
             await asyncio.sleep(_FULL_PAUSE_S)
         if limit:

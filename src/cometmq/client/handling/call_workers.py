@@ -75,7 +75,7 @@ class CallWorkers(ABC):
         """Those with calls that nobody has claimed, and perhaps some that were just claimed."""
         self._workers: set[CallWorker] = set()
         self._quick_topics: set[str] = set()
-        self._is_looking = self._is_woken = self._is_holding = False
+        self._is_looking = self._is_woken = self._is_holding = self._is_closed = False
         self._taken_at = 0.0
 
     @property
@@ -91,12 +91,12 @@ class CallWorkers(ABC):
 
     def start_workers(self) -> None:
         """Start as many workers as there should be now."""
-        working = len(self._workers)
-        places = self._places - working
+        places = 0 if self._is_closed else self._places - len(self._workers)
         if places <= 0:
             return
         calls, quick = self._unclaimed(places)
-        wanted = min(places, calls) if calls else min(quick, working == 0)
+        is_stuck = all(map(self._is_stuck, self._workers))
+        wanted = min(places, calls) if calls else min(quick, is_stuck)
         for _ in range(wanted):
             worker = CallWorker()
             self._start(worker)
@@ -104,6 +104,11 @@ class CallWorkers(ABC):
         if not self._is_looking and calls + quick > wanted:
             self._is_looking = True
             self._look_later()
+
+    def close(self) -> None:
+        """Begin no more calls; the queues were dropped."""
+        self._is_closed = True
+        self._waiting.clear()
 
     def _unclaimed(self, most: int) -> tuple[int, int]:
         """Calls that nobody has claimed or is about to, those of quick handlers apart.
@@ -150,18 +155,21 @@ class CallWorkers(ABC):
         """Have others help when a worker does not come back while calls wait."""
         self._is_looking = False
         for worker in self._workers:
-            call = worker.call
-            if call is not None and (call is worker.seen or self._is_on_loop):
+            if (call := worker.call) is not None and self._is_stuck(worker):
                 self._quick_topics.discard(call[0].messages[0].topic)
             worker.seen = call
         self.start_workers()
 
-    _is_on_loop = False
-    """Whether a call that has not ended when the loop goes on is one that waits."""
+    def _is_stuck(self, worker: CallWorker) -> bool:
+        """Whether a worker makes a call that it made the last time somebody looked."""
+        return (call := worker.call) is not None and call is worker.seen
 
     def _end_worker(self, worker: CallWorker) -> None:
         self._workers.discard(worker)
         self.start_workers()
+        if not self._is_woken:  # nobody wakes the loop for the last call of a worker
+            self._is_woken = True
+            self._note()
 
     def _first_waiting(self) -> CallRun | None:
         try:
@@ -259,7 +267,7 @@ class ThreadWorkers(CallWorkers):
         """Make calls (in a thread)."""
         clock, call_handler = self._clock, handlers.call_handler
         now = clock()
-        until = now + self._turn_s
+        until, has_ended = now + self._turn_s, False
         while (run := self._first_waiting()) is not None:
             handler = cast("SyncHandler", run.subscription.handler)
             messages, size, unreadable, assigned = (
@@ -269,6 +277,8 @@ class ThreadWorkers(CallWorkers):
                 run.assigned,
             )
             for at in run.starts:
+                if has_ended and not self._is_woken:
+                    self._wake()
                 if assigned.is_dropped or (run.breaker is not None and run.is_out):
                     run.skip(at)
                 else:
@@ -277,8 +287,7 @@ class ThreadWorkers(CallWorkers):
                     began, now = now, clock()
                     run.end(at, outcome, now - began)
                     worker.call = None
-                if not self._is_woken:
-                    self._wake()
+                has_ended = True
                 if now >= until:
                     if self._pool.is_wanted or self._is_in_virtual_time or self._is_surplus(run):
                         return
@@ -288,8 +297,6 @@ class ThreadWorkers(CallWorkers):
 
 class TaskWorkers(CallWorkers):
     """Workers for async handlers."""
-
-    _is_on_loop = True
 
     def __init__(self, pool: TaskPool, on_ended: OnEnded) -> None:
         super().__init__(on_ended)
@@ -304,6 +311,9 @@ class TaskWorkers(CallWorkers):
 
     def _look_later(self) -> None:
         self._loop.call_soon(self._look)
+
+    def _is_stuck(self, worker: CallWorker) -> bool:
+        return worker.call is not None  # who has not ended when the loop goes on waits
 
     def _wake(self) -> None:
         self._is_woken = True
@@ -324,13 +334,12 @@ class TaskWorkers(CallWorkers):
             run.skip(at)
         else:
             run.end(at, _CANCELLED, self._clock() - began)
-        self._wake()
 
     async def _work(self, worker: CallWorker) -> None:
         clock, call_handler = self._clock, handlers.call_async_handler
         clean, me = copy_context(), cast("asyncio.Task[None]", asyncio.current_task())
         now = clock()
-        until = now + self._turn_s
+        until, has_ended = now + self._turn_s, False
         while (run := self._first_waiting()) is not None:
             handler = cast("AsyncHandler", run.subscription.handler)
             messages, size, unreadable, assigned = (
@@ -340,6 +349,8 @@ class TaskWorkers(CallWorkers):
                 run.assigned,
             )
             for at in run.starts:
+                if has_ended and not self._is_woken:
+                    self._wake()
                 if assigned.is_dropped or (run.breaker is not None and run.is_out):
                     run.skip(at)
                 else:
@@ -348,8 +359,7 @@ class TaskWorkers(CallWorkers):
                     began, now = now, clock()
                     run.end(at, outcome, now - began)
                     worker.call = None
-                if not self._is_woken:
-                    self._wake()
+                has_ended = True
                 if me.cancelling() or copy_context() != clean:
                     return  # neither reaches the next call
                 if now >= until:

@@ -119,7 +119,9 @@ class ConcurrentStrategy:
         self._tasks.start_workers()
 
     def close(self) -> None:
-        """Nothing is held beyond the queues."""
+        """Begin no more calls."""
+        self._threads.close()
+        self._tasks.close()
 
     def _submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
         """Give messages of a topic to its handler, or hold them while the topic has an outage."""
