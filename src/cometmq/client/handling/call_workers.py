@@ -11,6 +11,7 @@ Java: the executor of ConsumeMessageConcurrentlyService
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     OnEnded = Callable[[CallRun, EndedCalls], None]
 
+log = logging.getLogger(__name__)
+
 RunningCall = tuple[CallRun, int, float]
 """The run, the place of the call in it, and when (loop time) it began."""
 HOLD_S = 0.01
@@ -41,7 +44,9 @@ _GAP_S = 0.001
 """The shortest time between two looks at what has ended, and at workers that do not come back."""
 _TURN_S = 0.005
 """How long a worker makes calls before it looks whether others want its place."""
-_CANCELLED = handlers.HandlerOutcome(is_done=False, reason="its task was cancelled")
+_CANCELLED = handlers.HandlerOutcome(
+    is_done=False, reason="its task was cancelled", error=asyncio.CancelledError()
+)
 _QUICK_S = 0.00005
 """A handler that takes less is quick: to wake another thread costs as much."""
 
@@ -333,6 +338,7 @@ class TaskWorkers(CallWorkers):
         if run.assigned.is_dropped:
             run.skip(at)
         else:
+            log.warning("the task was cancelled that handled %s, which has failed", run.call(at)[0])
             run.end(at, _CANCELLED, self._clock() - began)
 
     async def _work(self, worker: CallWorker) -> None:
