@@ -5,6 +5,9 @@
     python bench/tiers.py --rounds 30       more rounds, for a busy machine
     python bench/tiers.py --json            one JSON object instead of the table
 
+Tiers are measured with the hot loops in Python, which they are made of; a line of its own says what
+those in C are worth beside all of them.
+
 The broker's connections get real frames, and its store writes real files; only the sockets are left
 out, so other tenants of the machine disturb little. Rounds with a tier and without it alternate. Of
 each the quickest fifth of its loop iterations counts, and the best of these of all rounds. The key
@@ -29,9 +32,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from cometmq import native
 from cometmq.broker.app import Broker
 from cometmq.broker.pulls.pull_fast_path import PullFastPath
 from cometmq.broker.sends.batch_writer import BatchWriter
+from cometmq.broker.sends.plain_batches import PlainBatchWriter
 from cometmq.broker.sends.send_fast_path import ConnectionFastPath
 from cometmq.broker.sends.send_fast_path_plan import SendPlanner
 from cometmq.client.consumer import message_decoder
@@ -75,6 +80,8 @@ ANSWER = (
     '"flag":1,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":479}'
 )
 WIRE_US = {"64x1": 8.4, "1x64": 1.4, "16x16": 1.4, "pull 8x1": 18.0, "pull 8x8": 3.0}
+TURNS = 5
+"""Iterations of the loop until all is answered, on the slow path as well."""
 serial = itertools.count(1)
 
 
@@ -95,6 +102,8 @@ class Sink:
     def set_write_buffer_limits(self, high: int | None = None) -> None: ...
 
     def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
 
 
 def text(pairs: list[tuple[str, object]]) -> str:
@@ -195,8 +204,8 @@ class Bench:
             begun = time.process_time()
             for at, data in chunks:
                 made[at].data_received(data)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
             spent.append(time.process_time() - begun)
         for each in made:
             each.connection_lost(None)
@@ -204,9 +213,9 @@ class Bench:
         return counted[len(counted) // 5] / len(made) * 1e6
 
     async def compare(
-        self, count: int, make: Callable[[], Rounds], off: Patches
+        self, count: int, make: Callable[[], Rounds], off: Patches, *, in_c: bool
     ) -> tuple[float, float]:
-        """The least CPU us of a chunk with a tier and without it."""
+        """The least CPU us of a chunk with a tier and without it; hot loops in C or in Python."""
         found: dict[bool, list[float]] = {True: [], False: []}
         for number in range(2 * count):
             has_it = number % 2 == 0
@@ -214,10 +223,16 @@ class Bench:
                 # Connections last for seconds here: time to learn is not what is compared.
                 stack.enter_context(patch.object(header_template, "LEARNING_AT_ONCE_MS", 10_000))
                 stack.enter_context(patch.object(header_template, "LEARNING_SHARE", 1.0))
+                if not in_c:
+                    stack.enter_context(patch.object(native, "c", None))
                 for each in [] if has_it else off(self.broker):
                     stack.enter_context(each)
                 found[has_it].append(await self.feed(make()))
         return min(found[True]), min(found[False])
+
+
+def no_c(_: Broker) -> list[Any]:
+    return [patch.object(native, "c", None)]
 
 
 def no_fast_path(_: Broker) -> list[Any]:
@@ -291,7 +306,10 @@ def no_record_template(broker: Broker) -> list[Any]:
 
 
 def no_put_batch(_: Broker) -> list[Any]:
-    return [patch.object(BatchWriter, "_put_plain", lambda *_: None)]
+    return [
+        patch.object(PlainBatchWriter, "put", lambda *_: None),
+        patch.object(BatchWriter, "_put_plain", lambda *_: None),
+    ]
 
 
 def no_pulls(_: Broker) -> list[Any]:
@@ -304,6 +322,7 @@ MIXED = Shape("1x64", 1, 64, keyed, 57, ", bodies differ")
 VARIED = Shape("64x1", 64, 1, varied, 57, ", 1 to 7 properties")
 CUT = Shape("1x64", 1, 64, keyed, 900, ", cut at 16 KiB", 16 * 1024)
 SENDS: tuple[tuple[str, tuple[Shape, ...], Patches], ...] = (
+    ("hot loops in C", (SINGLE, KEYS, WINDOW, WINDOWS, MIXED), no_c),
     ("send fast path", (SINGLE, KEYS, WINDOW, WINDOWS, MIXED, VARIED), no_fast_path),
     ("record template", (SINGLE, KEYS), no_record_template),
     ("runs of frames", (WINDOW, WINDOWS, MIXED), no_runs),
@@ -415,19 +434,25 @@ async def measure(only: str, count: int, root: Path) -> list[dict[str, Any]]:
         bench = Bench(broker)
         for tier, shapes, off in SENDS:
             for shape in shapes if only in tier else ():
-                both = await bench.compare(count, lambda s=shape: s.rounds(3_200), off)
+                make = lambda s=shape: s.rounds(3_200)  # noqa: E731
+                both = await bench.compare(count, make, off, in_c=off is no_c)
                 per = shape.cut / len(shape.frame()) if shape.cut else shape.window
                 add(tier, shape.wire + shape.note, both, per, shape.wire)
         if only in "batches by template":
-            both = await bench.compare(count, lambda: batches(5_120), no_put_batch)
+            both = await bench.compare(count, lambda: batches(5_120), no_put_batch, in_c=False)
             add("batches by template", "8 x 32 in a frame", both, 32, "")
+        if only in "hot loops in C":
+            both = await bench.compare(count, lambda: batches(5_120), no_c, in_c=True)
+            add("hot loops in C", "8 x 32 in a frame", both, 32, "")
         while only in "pull fast path" and broker.store.max_offset(TOPIC, 0) < 5_500:
             await bench.feed(WINDOW.rounds(6_400))
         for connections, window in ((8, 1), (8, 8)) if only in "pull fast path" else ():
             make = lambda c=connections, w=window: pulls(c, w)  # noqa: E731
             name = f"pull {connections}x{window}"
-            both = await bench.compare(count, make, no_pulls)
+            both = await bench.compare(count, make, no_pulls, in_c=False)
             add("pull fast path", f"{name}, 32 messages", both, window, name)
+            both = await bench.compare(count, make, no_c, in_c=True)
+            add("hot loops in C", f"{name}, 32 messages", both, window, name)
         for tier, shape, fast, slow in clients(count):
             if only in tier:
                 add(tier, shape, (fast, slow), 1, "")
