@@ -9,13 +9,16 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import psutil
 import pyarrow as pa
 from pyarrow import parquet
 
 from client.short_delay_cluster import until
+from spark.standalone import kill_living
 from spark.streams import texts
 
 if TYPE_CHECKING:
@@ -120,18 +123,24 @@ class FaultRounds:
         two.broker = first
 
     def _kill_python_worker(self) -> None:
-        def workers() -> list[object]:
+        def is_killed() -> bool:
+            found = self._python_workers()
+            return bool(found) and kill_living([self._dice.choice(found)])
+
+        until(is_killed, MOST_S)
+
+    def _python_workers(self) -> list[psutil.Process]:
+        """What the daemons of the executors have forked, and what is not gone meanwhile."""
+        with suppress(psutil.NoSuchProcess):
             below = [
                 each
                 for worker in self._cluster.workers
                 for executor in worker.executors()
                 for each in executor.children(recursive=True)
             ]
-            daemons = {each.pid for each in below if each.ppid() not in {b.pid for b in below}}
-            return [each for each in below if each.pid not in daemons]
-
-        until(workers, MOST_S)
-        self._dice.choice(workers()).kill()  # type: ignore[attr-defined]
+            pids = {each.pid for each in below}
+            return [each for each in below if each.ppid() in pids]
+        return []
 
     def _kill_worker(self) -> None:
         number = self._dice.randrange(2)
@@ -142,9 +151,7 @@ class FaultRounds:
     def _kill_planner(self) -> None:
         driver = self._driver
         assert driver is not None
-        until(lambda: driver.processes("python_streaming_source_runner"), MOST_S)
-        for planner in driver.processes("python_streaming_source_runner"):
-            planner.kill()
+        until(lambda: kill_living(driver.processes("python_streaming_source_runner")), MOST_S)
 
     def _kill_driver(self) -> None:
         assert self._driver is not None

@@ -24,7 +24,7 @@ from client.short_delay_cluster import until
 from cometmq.spark.java_runtime import java_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 HOME = Path(pyspark.__file__).parent
 SOURCE = str(Path(cometmq.__file__).parents[1])
@@ -119,9 +119,7 @@ class StandaloneCluster:
     def kill_executor(self, number: int) -> None:
         """kill -9 the executor of a worker, once there is one."""
         worker = self.workers[number]
-        until(worker.executors, _WAIT_S)
-        for executor in worker.executors():
-            executor.kill()
+        until(lambda: kill_living(worker.executors()), _WAIT_S)
 
     def kill_worker(self, number: int) -> None:
         """kill -9 a worker; its executor, which goes on for a moment, ends by itself."""
@@ -270,10 +268,18 @@ def end_group(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
         below = psutil.Process(child.pid).children(recursive=True)
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    for each in below:
+    kill_living(below)
+    child.wait()
+
+
+def kill_living(processes: Iterable[psutil.Process]) -> bool:
+    """Kill those that have not ended by themselves; whether there was one."""
+    killed = False
+    for each in processes:
         with suppress(psutil.NoSuchProcess):
             each.kill()
-    child.wait()
+            killed = True
+    return killed
 
 
 def command_has(process: psutil.Process, part: str) -> bool:
