@@ -40,7 +40,9 @@ class Brokers:
         routes = SimpleNamespace(
             publish_queues=self._queues, find_master_addr=lambda name: name, cached={}
         )
-        keys = SimpleNamespace(next_keys=lambda at, count: [f"{n:032}" for n in range(count)])
+        keys = SimpleNamespace(
+            joined_keys=lambda _, count: b"".join(b"%032d" % n for n in range(count))
+        )
         clock = SimpleNamespace(now_ms=lambda: 5)
         self.session = SimpleNamespace(routes=routes, uniq_keys=keys, clock=clock)
         self.retrying_sender = SimpleNamespace(

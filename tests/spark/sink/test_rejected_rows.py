@@ -24,7 +24,9 @@ def stage(path: Path, partition: int, *bodies: bytes, written: WrittenBatch = TH
     rejected = RejectedRows(str(path), written, partition)
     batch = pa.RecordBatch.from_pydict({"body": list(bodies)})
     for chunk in RowDecisions(columns, "T", "place", 2).chunks([batch]):
-        chunk.refused |= {at: "why" for at, body in enumerate(chunk.bodies) if body[:1] == b"x"}
+        chunk.refused |= {
+            at: "why" for at, body in enumerate(chunk.bodies.to_pylist()) if body[:1] == b"x"
+        }
         rejected.add(chunk)
     return rejected.finish()
 

@@ -41,7 +41,7 @@ def decide(columns: dict[str, Any], **more: Any) -> RowChunk:
 
 def pairs_of(chunk: RowChunk) -> list[dict[str, str]]:
     """The properties of each row without WAIT, which all have."""
-    found = [properties.decode(raw) for raw in chunk.properties]
+    found = [properties.decode(raw) for raw in chunk.properties.to_pylist()]
     assert all(one.pop("WAIT") == "true" for one in found)
     return found
 
@@ -56,7 +56,7 @@ def test_rows_are_numbered_through_chunks_and_batches() -> None:
     assert [number.rsplit("/", 1)[0] for number in numbers(found)] == [
         f"q/3/1/{row}" for row in range(7)
     ]
-    bodies = [body for chunk in found for body in chunk.bodies]
+    bodies = [body for chunk in found for body in chunk.bodies.to_pylist()]
     assert bodies[4:] == [b"a", b"b", "ü".encode()]
     assert [chunk.rows.num_rows for chunk in found] == [2, 2, 1, 2]
 

@@ -211,6 +211,9 @@ def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
     for count in (1, 32, 2):
         assert many.next_keys(now_ms, count) == [one.next_key(now_ms) for _ in range(count)]
     assert many.next_keys(now_ms + 1, 3) == [one.next_key(now_ms + 1) for _ in range(3)]
+    for count in (1, 700, 5):
+        joined = "".join(one.next_key(now_ms) for _ in range(count))
+        assert many.joined_keys(now_ms, count) == joined.encode()
 
 
 def test_the_batch_body_is_the_documented_one():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cometmq.client.producer.send_pipeline import SendPipeline
     from cometmq.model.queue import MessageQueue
     from cometmq.spark.sink.row_decisions import RowChunk
-    from cometmq.spark.sink.row_requests import RowRequest
+    from cometmq.spark.sink.row_requests import EncodedRows, RowRequest
 
 _ATTEMPT_S = 5.0
 _UNKNOWN_TOPIC_RETRY_S = 3.0
@@ -52,10 +52,11 @@ class ChunkSender:
         index_of = self._pipeline.queue_selector.index_of
         runs = row_requests.runs_of(chunk, self._queues, index_of)
         self._raise_refused(chunk)
+        rows = row_requests.EncodedRows(chunk, runs, self._new_keys)
         try:
             async with asyncio.TaskGroup() as group:  # the first error cancels the other runs
                 for run in runs:
-                    group.create_task(self._send_run(chunk, run))
+                    group.create_task(self._send_run(rows, run))
         except* RowNotSent as errors:
             raise errors.exceptions[0] from None
 
@@ -109,15 +110,20 @@ class ChunkSender:
         except CometError:
             return False
 
-    async def _send_run(self, chunk: RowChunk, run: list[RowRequest]) -> None:
+    def _new_keys(self, count: int) -> bytes:
+        session = self._pipeline.session
+        return session.uniq_keys.joined_keys(session.clock.now_ms(), count)
+
+    async def _send_run(self, rows: EncodedRows, run: list[RowRequest]) -> None:
         """Send the requests of a run, each after the answer to the one before it."""
         for request in run:
-            await self._send(chunk, request)
+            await self._send(rows, request)
 
-    async def _send(self, chunk: RowChunk, request: RowRequest) -> None:
+    async def _send(self, rows: EncodedRows, request: RowRequest) -> None:
         """Send a request; where a broker refuses it for good, find the rows that it refuses."""
+        chunk = rows.chunk
         try:
-            await self._send_once(chunk, request)
+            await self._send_once(rows, request)
         except CometError as error:
             if error.retriable or not isinstance(error, BrokerError):
                 self._raise(chunk, request.places[0], error)
@@ -126,14 +132,13 @@ class ChunkSender:
                 self._raise_refused(chunk)
                 return
             for half in request.halves():
-                await self._send(chunk, half)
+                await self._send(rows, half)
 
-    async def _send_once(self, chunk: RowChunk, request: RowRequest) -> None:
+    async def _send_once(self, rows: EncodedRows, request: RowRequest) -> None:
         pipeline = self._pipeline
         session, sender = pipeline.session, pipeline.retrying_sender
         deadline = asyncio.get_running_loop().time() + self._retry_for_s
         born_ms = session.clock.now_ms()
-        ids = session.uniq_keys.next_keys(born_ms, len(request.places))
 
         async def choose(failed_broker: str | None) -> MessageQueue:
             queues = await self._publish_queues(request.topic)  # anew, where a broker was away
@@ -141,11 +146,11 @@ class ChunkSender:
                 return request.queue
             return pipeline.queue_selector.round_robin(request.topic, queues, failed_broker)
 
-        if len(ids) == 1:
-            one = row_requests.alone(chunk, request, ids[0], born_ms)
+        if len(request.places) == 1:
+            one = rows.alone(request, born_ms)
             await sender.send(one, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
         else:
-            batch = row_requests.encoded(chunk, request, ids, born_ms)
+            batch = rows.batch(request, born_ms)
             await sender.send_encoded(batch, choose, UNTIL_DEADLINE, deadline, _ATTEMPT_S)
 
     async def _publish_queues(self, topic: str) -> Sequence[MessageQueue]:

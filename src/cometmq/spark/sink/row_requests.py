@@ -13,12 +13,12 @@ from cometmq.client.producer.prepared_message import BATCH_ITEM_BYTES, EncodedBa
 from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX
 from cometmq.errors import ClientError
 from cometmq.model.topic import RETRY_PREFIX
-from cometmq.wire.records import message_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cometmq.model.queue import MessageQueue
+    from cometmq.spark.sink.row_bytes import RowItems
     from cometmq.spark.sink.row_decisions import RowChunk
 
     IndexOfKey = Callable[[str, int], int]
@@ -63,20 +63,47 @@ def runs_of(
     return runs
 
 
-def encoded(chunk: RowChunk, request: RowRequest, ids: Sequence[str], born_ms: int) -> EncodedBatch:
-    """The request as a batch; `ids` are the unique keys of its messages."""
-    bodies, others = chunk.bodies, chunk.properties
-    items = message_batch.encode_keyed(
-        ids, [bodies[at] for at in request.places], [others[at] for at in request.places]
-    )
-    return EncodedBatch(request.topic, born_ms, ids[0], items)
+class EncodedRows:
+    """The rows of a chunk as items of batches, made at once: a third of the time by requests."""
 
+    def __init__(
+        self, chunk: RowChunk, runs: Iterable[Iterable[RowRequest]], keys_of: Callable[[int], bytes]
+    ) -> None:
+        """`keys_of` makes so many unique keys of one length, end to end."""
+        self.chunk = chunk
+        places = [one.places for run in runs for one in run]
+        self._order: Sequence[int] = range(len(chunk.bodies))
+        self._index_of: Mapping[int, int] | Sequence[int] = self._order
+        if not all(isinstance(some, range) for some in places):
+            self._order = [place for some in places for place in some]
+            self._index_of = {place: index for index, place in enumerate(self._order)}
+        self._keys = keys_of(len(self._order)) if self._order else b""
+        self._key_bytes = len(self._keys) // max(len(self._order), 1)
+        self._items: RowItems | None = None
 
-def alone(chunk: RowChunk, request: RowRequest, msg_id: str, born_ms: int) -> PreparedMessage:
-    """The one message of a request."""
-    (at,) = request.places
-    properties = f"UNIQ_KEY\x01{msg_id}\x02{chunk.properties[at].decode()}"
-    return PreparedMessage(request.topic, chunk.bodies[at], 0, 0, properties, msg_id, born_ms)
+    def batch(self, request: RowRequest, born_ms: int) -> EncodedBatch:
+        """A request of several rows."""
+        if self._items is None:
+            self._items = self._encoded()
+        begin = self._index_of[request.places[0]]
+        data = self._items.between(begin, begin + len(request.places))
+        return EncodedBatch(request.topic, born_ms, self._key(begin), data)
+
+    def alone(self, request: RowRequest, born_ms: int) -> PreparedMessage:
+        """A request of one row."""
+        (at,) = request.places
+        chunk, key = self.chunk, self._key(self._index_of[at])
+        properties = f"UNIQ_KEY\x01{key}\x02{chunk.properties[at].as_py().decode()}"
+        body = chunk.bodies[at].as_py()
+        return PreparedMessage(request.topic, body, 0, 0, properties, key, born_ms)
+
+    def _key(self, index: int) -> str:
+        return self._keys[index * self._key_bytes : (index + 1) * self._key_bytes].decode()
+
+    def _encoded(self) -> RowItems:
+        from cometmq.spark.sink.row_bytes import RowItems
+
+        return RowItems(self._keys, self.chunk.bodies, self.chunk.properties, self._order)
 
 
 def _groups(
@@ -121,19 +148,17 @@ def _queue(queues: Sequence[MessageQueue], broker: str | None, number: int) -> M
 
 def _parts(chunk: RowChunk, topic: str, places: Sequence[int]) -> Iterable[Sequence[int]]:
     """The places of each request: bounded in messages and bytes; delayed messages travel alone."""
-    bodies, properties, delays = chunk.bodies, chunk.properties, chunk.delays
+    sizes, delays = chunk.sizes, chunk.delays
     if topic.startswith(RETRY_PREFIX) or len(topic) > _BATCH_TOPIC_MAX:
         yield from ([at] for at in places)
         return
-    if delays is None:
-        longest = max(map(len, bodies)) + max(map(len, properties)) + _ITEM_BYTES
-        if longest * BATCH_MESSAGES_MAX <= FRAME_BYTES_MAX:  # measured: 0.1 us a row less
-            for begin in range(0, len(places), BATCH_MESSAGES_MAX):
-                yield places[begin : begin + BATCH_MESSAGES_MAX]
-            return
+    if delays is None and (max(sizes) + _ITEM_BYTES) * BATCH_MESSAGES_MAX <= FRAME_BYTES_MAX:
+        for begin in range(0, len(places), BATCH_MESSAGES_MAX):
+            yield places[begin : begin + BATCH_MESSAGES_MAX]
+        return
     begin, size = 0, 0
     for index, at in enumerate(places):
-        own = len(bodies[at]) + len(properties[at]) + _ITEM_BYTES
+        own = sizes[at] + _ITEM_BYTES
         is_alone = delays is not None and bool(delays[at])
         is_full = size + own > FRAME_BYTES_MAX or index - begin >= BATCH_MESSAGES_MAX
         if index > begin and (is_alone or is_full):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _OFFSET = Struct(">q")
 _PROCESS = Struct(">HI")
 _HEX = "0123456789ABCDEF"
+_PART = 256
+"""Keys that are joined at a time: few parts are of two blocks of 4,096 numbers."""
 _DIGITS = [f"{number:03X}" for number in range(0x1000)]
 
 
@@ -90,6 +92,19 @@ class UniqKeyGenerator:
 
     def next_keys(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""
+        text, ends = self._take(now_ms, how_many)
+        return [text + end for end in ends]
+
+    def joined_keys(self, now_ms: int, how_many: int) -> bytes:
+        """The next keys, all of one length, end to end: a fifth of the time of a list."""
+        parts: list[str] = []
+        for at in range(0, how_many, _PART):
+            text, ends = self._take(now_ms, min(_PART, how_many - at))
+            parts += (text, text.join(ends))
+        return "".join(parts).encode()
+
+    def _take(self, now_ms: int, how_many: int) -> tuple[str, list[str]]:
+        """What the next keys have in common, and how each of them ends."""
         numbers = list(islice(self._counter, how_many))
         first, last = numbers[0], numbers[-1]
         at_ms, block, text = self._block
@@ -97,6 +112,5 @@ class UniqKeyGenerator:
             text = self._begin(now_ms, first >> 12)
         at, end = first & 0xFFF, (first & 0xFFF) + how_many
         if end <= 0x1000 and last - first == how_many - 1:  # in a row, as they are but for threads
-            return [text + digits for digits in _DIGITS[at:end]]
-        stamp = text[:-1]
-        return [stamp + _HEX[number >> 12 & 0xF] + _DIGITS[number & 0xFFF] for number in numbers]
+            return text, _DIGITS[at:end]
+        return text[:-1], [_HEX[one >> 12 & 0xF] + _DIGITS[one & 0xFFF] for one in numbers]
