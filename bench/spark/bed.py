@@ -61,6 +61,7 @@ def session(cores: int | None = None) -> Iterator[SparkSession]:
     spark = spark_session("bench", cores=cores, heap_mb=1024)
     spark.dataSource.register(formats.ReadySource)
     spark.dataSource.register(formats.CountingSource)
+    spark.dataSource.register(formats.ClockedSource)
     try:
         yield spark
     finally:

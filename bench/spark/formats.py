@@ -1,8 +1,9 @@
-"""What the source and the sink are compared with: formats that ask no broker.
+"""What the source, the sink and handlers are compared with: formats that ask no broker.
 
 `ready` yields Arrow batches with the columns of the source that were made once a task, as a table
 and as a stream of small batches without end. `counting` adds up the lengths of the bodies that it
-is given. `NotedDelay` is a handler; `NotedRows` does the same in a query without one. Spark's
+is given. `clocked` has a row whenever one is due, and its tasks write down how late they are asked
+for it. `NotedDelay` is a handler; `NotedRows` does the same in a query without one. Spark's
 Python workers import this file by name.
 """
 
@@ -91,6 +92,56 @@ class ReadyStreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield ready_batch(partition.value, self._body)
+
+
+class ClockedSource(DataSource):
+    """Rows without content, `rate` a second from `began` (s) on, `rows` in all.
+
+    A task writes to the file `noted`, in milliseconds, how long ago each of its rows was due.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "clocked"
+
+    def schema(self) -> str:
+        return "problem string"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        del schema
+        given = self.options
+        return ClockedReader(
+            given["noted"], float(given["began"]), int(given["rate"]), int(given["rows"])
+        )
+
+
+class ClockedReader(DataSourceStreamReader):
+    def __init__(self, noted: str, began: float, rate: int, rows: int) -> None:
+        self._noted, self._began, self._rate, self._rows = noted, began, rate, rows
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"at": 0}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> object:  # noqa: N802 - Spark's name
+        del limit
+        at = (start or {"at": 0})["at"]
+        left_s = self._due(at) - time.time()
+        time.sleep(min(max(left_s, 0), 1) if at < self._rows else 0.1)
+        due = int((time.time() - self._began) * self._rate)
+        return {"at": max(at, min(due, self._rows))}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        ranges = (start["at"], end["at"])
+        return [InputPartition(ranges)] if ranges[0] < ranges[1] else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        numbers, now_s = range(*partition.value), time.time()
+        with Path(self._noted).open("a", encoding="ascii") as noted:
+            noted.writelines(f"{(now_s - self._due(one)) * 1e3:.2f}\n" for one in numbers)
+        yield pa.RecordBatch.from_pydict({"problem": pa.nulls(len(numbers), pa.string())})
+
+    def _due(self, number: int) -> float:
+        return self._began + (number + 1) / self._rate
 
 
 def ready_batch(rows: int, size: int) -> pa.RecordBatch:

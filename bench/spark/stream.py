@@ -9,6 +9,9 @@ of `triggerExecution`. Source: the same from a topic, 100 messages a batch. Send
 most 1.3 times the bare micro-batch of the same round, in the median. Send to row: the same for a
 query that only notes when it sees each row (`mapInArrow` into the noop sink): it waits for the
 batch before its own, too, so it is what a handler's time is to be compared with at the same rate.
+No content: how late the tasks of a source are asked for rows that are due by the clock, of which no
+broker knows, 200 a second: what is Spark's own. Collected: the same with the `foreachBatch`
+that `listen` needs, in place of the noop sink.
 Idle: CPU of Spark's side while a query waits for messages, beside that of the session without a
 query. The broker is one of its own, on the same cores.
 """
@@ -35,6 +38,7 @@ from bed import (
 from formats import NotedDelay, NotedRows
 
 from cometmq import Message, Producer
+from cometmq.spark.handling.batch_runner import OutcomeCheck
 from cometmq.spark.handling.listen import listen
 
 if TYPE_CHECKING:
@@ -95,7 +99,18 @@ def start_rows(
     return seen.writeStream.format("noop").option("checkpointLocation", place).start()
 
 
+def start_nothing(frame: DataFrame, place: str) -> StreamingQuery:
+    return frame.writeStream.format("noop").option("checkpointLocation", place).start()
+
+
+def start_collected(frame: DataFrame, place: str) -> StreamingQuery:
+    problems = frame.where("problem IS NOT NULL").writeStream.foreachBatch(OutcomeCheck("none"))
+    return problems.option("checkpointLocation", place).start()
+
+
 STARTS = {"handler": start_handler, "row": start_rows}
+FLOORS = {"no content": start_nothing, "no content, collected": start_collected}
+FLOOR_RATE = 200
 
 
 def delays_ms(
@@ -130,6 +145,22 @@ def delays_ms(
         return [float(text) for text in noted.read_text().split()][warm:]
 
 
+def floor_ms(
+    spark: SparkSession, rate: int, start: Callable[[DataFrame, str], StreamingQuery]
+) -> list[float]:
+    """The same as `delays_ms` for rows of no content that no broker has."""
+    warm, count = rate, int(rate * RATES[rate])
+    with tempfile.TemporaryDirectory(prefix="cometmq-bench-") as place:
+        noted = Path(place) / "delays"
+        noted.touch()
+        given = {"rate": rate, "rows": warm + count, "noted": noted, "began": time.time() + 3}
+        frame = spark.readStream.format("clocked").options(**given).load()
+        query = start(frame, str(Path(place) / "checkpoint"))
+        until(lambda: len(noted.read_text().split()) >= warm + count)
+        stop(query)
+        return [float(text) for text in noted.read_text().split()][warm:]
+
+
 def idle_cpu_ms(spark: SparkSession, namesrv: str, broker: int) -> float:
     """CPU at Spark in a second while a query waits, less that of the session alone."""
 
@@ -152,6 +183,20 @@ def spread(found: list[float]) -> str:
     return f"{median(found):7.1f} ({min(found):.1f} to {max(found):.1f})"
 
 
+def delay_line(name: str, rounds: list[list[float]], bare: list[float], more: str = "") -> str:
+    """Medians of the rounds' medians and latest hundredths, beside the bare micro-batch."""
+    middle = [median(one) for one in rounds]
+    late = median(sorted(one)[len(one) * 99 // 100] for one in rounds)
+    times = f"{times_of(middle, bare):.2f} x the bare micro-batch"
+    return f"{name:<30}{spread(middle)} ms, 99 % {late:.0f}  {times}{more}"
+
+
+def beside(rounds: list[list[float]], others: list[list[float]]) -> str:
+    """The median delay of each round, beside that of another query."""
+    pair = ([median(one) for one in some] for some in (rounds, others))
+    return f"{times_of(*pair):.2f}"
+
+
 def times_of(found: list[float], beside: list[float]) -> float:
     return median(a / b for a, b in zip(found, beside, strict=True))
 
@@ -162,6 +207,7 @@ def main() -> None:
     bare, source, idle = [], [], []
     delays: dict[tuple[str, int], list[list[float]]]
     delays = {(name, rate): [] for rate in RATES for name in STARTS}
+    floors: dict[str, list[list[float]]] = {name: [] for name in FLOORS}
     with LocalCluster() as cluster, session() as spark:
         broker = process_of(cluster)
         fill(cluster, "Batches", 100 * (BATCHES + 40), 128)
@@ -181,21 +227,21 @@ def main() -> None:
                 sent = f"Delay{name}{rate}x{number}"
                 create_topic(cluster, sent, 1)
                 found.append(delays_ms(spark, cluster.namesrv, sent, rate, STARTS[name]))
+            for name, start in FLOORS.items():
+                floors[name].append(floor_ms(spark, FLOOR_RATE, start))
             idle.append(idle_cpu_ms(spark, cluster.namesrv, broker))
     load = f"load {os.getloadavg()[0]:.1f}"
     report.say(f"{'bare micro-batch':<30}{spread(bare)} ms  {load}")
     report.say(f"{'source, 100 messages':<30}{spread(source)} ms  {load}")
     for (name, rate), rounds in delays.items():
-        middle = [median(one) for one in rounds]
-        late = [sorted(one)[len(one) * 99 // 100] for one in rounds]
-        times = f"{times_of(middle, bare):.2f} x the bare micro-batch"
+        more = ""
         if name == "handler":
-            rows = [median(one) for one in delays["row", rate]]
-            times += f", mark {MARK}; {times_of(middle, rows):.2f} x send to row"
-        report.say(
-            f"{f'send to {name}, {rate}/s':<30}{spread(middle)} ms, 99 % {median(late):.0f}  "
-            f"{times}  {load}"
-        )
+            more = f", mark {MARK}; {beside(rounds, delays['row', rate])} x send to row"
+        if name == "handler" and rate == FLOOR_RATE:
+            more += "".join(f", {beside(rounds, floors[one])} x {one}" for one in FLOORS)
+        report.say(delay_line(f"send to {name}, {rate}/s", rounds, bare, more) + f"  {load}")
+    for name, rounds in floors.items():
+        report.say(delay_line(f"{name}, {FLOOR_RATE}/s", rounds, bare) + f"  {load}")
     report.say(f"{'idle query':<30}{spread(idle)} ms of CPU in a second  {load}")
     report.save()
 
