@@ -8,6 +8,7 @@
 #define MAGIC_V1 0xDAA320A7u
 #define UNUSUAL (0xCu | 0x10u | 0x20u) /* the end of a transaction, or long addresses */
 #define TAIL_MAX 1024
+#define ROOM_MAX 0x1000000
 #define ENTRY_BYTES 20
 #define SECONDS_MAX 0x7FFFFFFFu
 #define AHEAD 16
@@ -82,19 +83,21 @@ PyObject *native_read_keys(PyObject *module, PyObject *const *args, Py_ssize_t g
     if (!chunk)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "read_keys takes six arguments");
     int64_t chunk_at = PyLong_AsLongLong(args[1]);
-    size_t index = PyLong_AsSize_t(args[2]), limit = PyLong_AsSize_t(args[3]);
-    Py_ssize_t count = PyLong_AsSsize_t(args[4]);
-    size_t room = PyLong_AsSize_t(args[5]) + TAIL_MAX;
+    size_t index = PyLong_AsSize_t(args[2]), room = PyLong_AsSize_t(args[5]);
+    Py_ssize_t last = PyLong_AsSsize_t(args[3]), count = PyLong_AsSsize_t(args[4]);
     if (PyErr_Occurred())
         return NULL;
-    limit = limit < bytes ? limit : bytes;
+    if (room > ROOM_MAX)
+        return PyErr_Format(PyExc_ValueError, "at most %d entries at once", ROOM_MAX);
+    size_t limit = last < 0 ? 0 : (size_t)last < bytes ? (size_t)last : bytes;
+    room += TAIL_MAX;
     Entries found = {PyMem_Malloc(4 * room), PyMem_Malloc(8 * room), PyMem_Malloc(8 * room), 0, room};
     PyObject *result = NULL;
     if (!found.hashes || !found.places || !found.times) {
         PyErr_NoMemory();
         goto done;
     }
-    while (count > 0 && found.count + TAIL_MAX <= room && index + HEAD_BYTES <= limit) {
+    while (count > 0 && found.count + TAIL_MAX <= room && index <= limit && limit - index >= HEAD_BYTES) {
         const uint8_t *head = chunk + index;
         uint32_t size = read32(head), body_bytes = read32(head + 84);
         if (read32(head + 4) != MAGIC_V1 || read32(head + 36) & UNUSUAL)
@@ -105,7 +108,7 @@ PyObject *native_read_keys(PyObject *module, PyObject *const *args, Py_ssize_t g
         if (tail_bytes > TAIL_MAX)
             break;
         int64_t time_ms = (int64_t)read64(head + 56);
-        if (!add_keys(&found, head + HEAD_BYTES + body_bytes, tail_bytes, chunk_at + (int64_t)index, time_ms))
+        if (!add_keys(&found, head + HEAD_BYTES + body_bytes, tail_bytes, (int64_t)((uint64_t)chunk_at + index), time_ms))
             break;
         index += size;
         count--;
@@ -118,6 +121,21 @@ done:
     PyMem_Free(found.places);
     PyMem_Free(found.times);
     return result;
+}
+
+/* Words as the machine has them; a buffer may begin anywhere. */
+static uint32_t own32(const uint8_t *at)
+{
+    uint32_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
+static uint64_t own64(const uint8_t *at)
+{
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
 }
 
 /* chain_keys(slots, hashes, places, times, begin_ms, first) -> (the entries as they lie in a file, how many slots were
@@ -135,28 +153,31 @@ PyObject *native_chain_keys(PyObject *module, PyObject *const *args, Py_ssize_t 
         if (PyObject_GetBuffer(args[held], &views[held], held ? PyBUF_SIMPLE : PyBUF_WRITABLE) < 0)
             goto done;
     int64_t begin_ms = PyLong_AsLongLong(args[4]);
-    uint32_t number = (uint32_t)PyLong_AsUnsignedLong(args[5]);
+    unsigned long long first = PyLong_AsUnsignedLongLong(args[5]);
     size_t count = (size_t)views[1].len / 4, slot_count = (size_t)views[0].len / 4;
     if (PyErr_Occurred())
         goto done;
-    if (!slot_count || (size_t)views[2].len != 8 * count || (size_t)views[3].len != 8 * count) {
-        PyErr_SetString(PyExc_ValueError, "the columns of entries are equally long, and there are slots");
+    if (!slot_count || (size_t)views[2].len != 8 * count || (size_t)views[3].len != 8 * count ||
+        first > 0xFFFFFFFFu - (uint64_t)count) {
+        PyErr_SetString(PyExc_ValueError, "columns of unequal length, no slots, or numbers beyond 32 bits");
         goto done;
     }
     rows = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(ENTRY_BYTES * count));
     if (!rows)
         goto done;
     uint8_t *slots = views[0].buf, *out = (uint8_t *)PyBytes_AsString(rows);
-    const uint32_t *hashes = views[1].buf;
-    const int64_t *places = views[2].buf, *times = views[3].buf;
+    const uint8_t *hashes = views[1].buf, *places = views[2].buf, *times = views[3].buf;
     size_t empty = 0;
+    uint32_t number = (uint32_t)first;
     for (size_t at = 0; at < count; at++, out += ENTRY_BYTES, number++) {
         if (at + AHEAD < count) /* slots lie anywhere in 20 MB */
-            __builtin_prefetch(slots + 4 * (hashes[at + AHEAD] % slot_count), 1);
-        uint8_t *slot = slots + 4 * (hashes[at] % slot_count);
-        uint64_t seconds = times[at] > begin_ms ? ((uint64_t)times[at] - (uint64_t)begin_ms) / 1000 : 0;
-        write32(out, hashes[at]);
-        write64(out + 4, (uint64_t)places[at]);
+            __builtin_prefetch(slots + 4 * (own32(hashes + 4 * (at + AHEAD)) % slot_count), 1);
+        uint32_t hash = own32(hashes + 4 * at);
+        uint8_t *slot = slots + 4 * (hash % slot_count);
+        int64_t time_ms = (int64_t)own64(times + 8 * at);
+        uint64_t seconds = time_ms > begin_ms ? ((uint64_t)time_ms - (uint64_t)begin_ms) / 1000 : 0;
+        write32(out, hash);
+        write64(out + 4, own64(places + 8 * at));
         write32(out + 12, (uint32_t)(seconds < SECONDS_MAX ? seconds : SECONDS_MAX));
         memcpy(out + 16, slot, 4);
         empty += !read32(slot);

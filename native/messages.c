@@ -52,6 +52,8 @@ static int keys_of(PyObject *given, Text *keys)
     Py_ssize_t count;
     const char *text = PyUnicode_AsUTF8AndSize(given, &count);
     if (!text) {
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+            return -1;
         PyErr_Clear(); /* a lone surrogate */
         return 0;
     }
@@ -153,7 +155,7 @@ typedef struct {
 
 static int item_at(PyObject *const *columns, Py_ssize_t at, Item *item)
 {
-    Py_ssize_t count;
+    Py_ssize_t count = 0;
     const char *key = PyUnicode_AsUTF8AndSize(PyList_GetItem(columns[0], at), &count);
     item->key.bytes = (const uint8_t *)key;
     item->key.count = (size_t)count;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zlib
@@ -144,9 +145,9 @@ def test_pieces_are_gathered_as_slices_are(data, pieces):
     inside = [(at, size) for at, size in pieces if at + size <= len(data)]
     places, sizes = tuple(at + 7 for at, _ in inside), tuple(size for _, size in inside)
     assert c.gather(data, 7, places, sizes) == b"".join(data[at : at + size] for at, size in inside)
-    for wrong in ((6, 1), (7 + len(data), 1), (8, len(data)), (7, -1), (1 << 62, 1)):
-        with pytest.raises(ValueError, match="beyond"):
-            c.gather(data, 7, (wrong[0],), (wrong[1],))
+    for place, size in ((6, 1), (7 + len(data), 1), (8, len(data)), (7, -1), (1 << 62, 1)):
+        assert c.gather(data, 7, (place,), (size,)) is None
+    assert c.gather(data, -(1 << 63), ((1 << 63) - 1,), (1,)) is None
 
 
 def test_arguments_of_other_types_are_refused():
@@ -156,7 +157,7 @@ def test_arguments_of_other_types_are_refused():
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
         "decode_batch": ("text", 0, 1),
         "encode_keyed": (["k"], [b""], ["text"]),
-        "gather": (b"123", 10, (11,), (3,)),
+        "gather": (b"123", 10, (11.0,), (3,)),
         "measure_records": ([b""], [], 1, True),
         "one_record": ((0, 0, b"", True), b"", 0, 0, 0, 0, b"", b""),
         "plain_columns": ([], int),
@@ -164,7 +165,7 @@ def test_arguments_of_other_types_are_refused():
         "put_frames": (b"", 0, (), (0, 0, b"", True), bytes(52), [], 0, 0, 0, 0, 0, int),
         "read_keys": ("text", 0, 0, 0, 0, 0),
     }
-    assert wrong.keys() == {name for name in dir(c) if not name.startswith("__")}
+    assert wrong.keys() == {name for name in dir(c) if callable(getattr(c, name))}
     for name, arguments in wrong.items():
         with pytest.raises((TypeError, ValueError, BufferError, IndexError)):
             getattr(c, name)(*arguments)
@@ -174,7 +175,7 @@ def test_arguments_of_other_types_are_refused():
 
 def test_the_environment_keeps_the_loops_in_c_away():
     code = "from cometmq import native; print(native.c, native.why_not)"
-    environment = {"PYTHONPATH": ":".join(sys.path), "COMETMQ_NATIVE": "0"}
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path), "COMETMQ_NATIVE": "0"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )

@@ -178,8 +178,9 @@ class MappedFile(PlainFile):
             return super().gather(base, places, sizes)
         mapped = self._map
         if native.c is not None and isinstance(places, tuple) and isinstance(sizes, tuple):
-            gathered: bytes = native.c.gather(mapped, base, places, sizes)
-            return gathered
+            gathered: bytes | None = native.c.gather(mapped, base, places, sizes)
+            if gathered is not None:
+                return gathered  # else an entry of a queue is damaged
         return b"".join(
             [
                 mapped[(at := place - base) : at + size]

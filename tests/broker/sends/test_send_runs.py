@@ -231,3 +231,26 @@ def test_without_the_checksum_none_is_written(monkeypatch) -> None:
             assert sum(counts) > 20
 
     run(scenario())
+
+
+@pytest.mark.parametrize("count", [60, 61, 62, 150])
+def test_sends_of_many_properties_are_stored_and_answered(count: int) -> None:
+    """The loops in C have room for 64 values of a header, properties and numbers together."""
+
+    def of_many(number: int) -> bytes:
+        pairs = {"UNIQ_KEY": f"K{number:08}"} | {f"p{at}": "v" for at in range(count)}
+        header = send_header("T", queue_id=number % 4, properties=pairs)
+        return request(RequestCode.SEND_MESSAGE_V2, number, header, b"hello").encode()
+
+    async def scenario() -> None:
+        async with running(ASYNC) as harness, opened(harness) as wire:
+            for begin in (30_000_000, 30_000_100, 30_000_200):
+                numbers = range(begin, begin + 20)
+                answers = await wire.ask([of_many(number) for number in numbers])
+                for number in numbers:
+                    at = int(answers[number].ext["msgId"][16:], 16)
+                    record = stored.decode(harness.broker.store.record_at(at))
+                    assert properties.find(record.properties, b"UNIQ_KEY") == b"K%08d" % number
+                    assert properties.find(record.properties, b"p%d" % (count - 1)) == b"v"
+
+    run(scenario())

@@ -96,3 +96,26 @@ def test_one_read_looks_for_damage_in_so_many_bytes_and_no_more(run_scenario, mo
         assert reads == (3 if is_old else 0)
 
     run_scenario(scenario)
+
+
+@pytest.mark.parametrize("wrong", [1 << 40, 100_000, 1])
+def test_a_damaged_entry_between_others_costs_one_message_and_is_said(
+    wrong, run_scenario, caplog, each_form
+):
+    """Records of two queues lie in turn, so that those of one are gathered by their entries."""
+
+    async def scenario(harness):
+        harness.open()
+        for number in range(12):
+            await harness.put(b"%d" % number, "T", number % 2)
+        await harness.stop()
+        harness.open()
+        (path,) = [path for path in (harness.root / "consumequeue/T/0").iterdir() if path.is_file()]
+        with path.open("r+b") as file:
+            file.seek(3 * 20)
+            file.write(wrong.to_bytes(8, "big", signed=True))
+        got = harness.store.get("T", 0, 0, 32, 1 << 20, None)
+        assert (got.status, numbers(got)) == (GetStatus.FOUND, [0, 1, 2, 4, 5])
+        assert "queue 0 offset 3" in caplog.text
+
+    run_scenario(scenario)

@@ -63,6 +63,8 @@ _MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
 _UNIQUE, _TAGS = "UNIQ_KEY", "TAGS"
 _LAYOUT_KINDS = {QUEUE_ID: 0, NUMBER: 1, OPAQUE: 2, TEXT: 3, SHORT_TEXT: 4}
 """What `native/frames.c` calls the forms of values that it knows."""
+LAYOUT_VALUES_MAX = 64
+"""So many values it has room for; a header of 4,096 bytes may have 270."""
 _ANY_VALUE = frozenset((_UNIQUE, _TAGS, "KEYS", "__SHARDINGKEY"))
 """Properties of RocketMQ's that do not decide how a message goes; nor do the user's own."""
 
@@ -143,9 +145,8 @@ class SendTemplate:
         self.signed = self._signed_content(command) if found.signature else None
         kinds = tuple([_LAYOUT_KINDS.get(gaps[span], -1) for span in sorted(gaps)])
         numbers = (self.queue_at, self.born_at, self.opaque_at)
-        self.layout = (
-            None if -1 in kinds or check else (self.literals, kinds, *numbers, self.texts.start)
-        )
+        is_known = -1 not in kinds and len(kinds) <= LAYOUT_VALUES_MAX and not check
+        self.layout = (self.literals, kinds, *numbers, self.texts.start) if is_known else None
         self._columns: dict[tuple[int, ...], FrameColumns] = {}
         self.plan: Any = None
 
