@@ -1,6 +1,9 @@
 /* The module `cometmq._native`: loops over many messages. `src/cometmq/native.py` says what stands in for it. */
 #include "native.h"
 
+/* As in `src/cometmq/native.py`, which says when it changes. */
+#define EDITION 1
+
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
@@ -21,12 +24,13 @@ static PyMethodDef methods[] = {
 
 static int execute(PyObject *module)
 {
-    (void)module;
     const char *asked = getenv("COMETMQ_NATIVE");
     if (asked && !strcmp(asked, "0")) {
         PyErr_SetString(PyExc_ImportError, "COMETMQ_NATIVE=0 asks for the Python form");
         return -1;
     }
+    if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0)
+        return -1;
     prepare_checksums();
     return prepare_records() < 0 || prepare_messages() < 0 ? -1 : 0;
 }

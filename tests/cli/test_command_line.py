@@ -10,6 +10,7 @@ import click
 import pytest
 
 from cli.shell import cometmq, sentence
+from cometmq import native
 from cometmq.cli.main import cli, run
 
 
@@ -66,7 +67,9 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    assert "0.1" in capsys.readouterr().out
+    number, loops = capsys.readouterr().out.splitlines()
+    assert "0.1" in number
+    assert loops == f"hot loops in {native.form()}"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cli.shell import cometmq, sentence, serving
 from client.short_delay_cluster import until
-from cometmq import Message, Producer, PushConsumer
+from cometmq import Message, Producer, PushConsumer, native
 from cometmq.cli.log_output import JsonLineFormatter
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def test_the_log_says_who_starts_joins_makes_leaves_and_stops_and_no_secret(
         "the name server serves at 127.0.0.1:",
         "broker broker-a at 127.0.0.1:",
         "the broker broker-a serves at",
+        f"hot loops of the broker broker-a run in {native.form()}",
         "the topic T is made",
         "joins the producer group PG",
         "the group CG is made",

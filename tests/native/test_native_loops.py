@@ -180,3 +180,15 @@ def test_the_environment_keeps_the_loops_in_c_away():
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert done.stdout == "None COMETMQ_NATIVE=0 asks for the Python form\n"
+
+
+def test_a_module_of_another_edition_is_not_used():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "EDITION", native.EDITION + 1)
+        module, why_not = native._load()
+        assert module is None
+        assert "build it again" in why_not
+        patch.setattr(native, "c", module)
+        patch.setattr(native, "why_not", why_not)
+        assert native.form() == f"Python ({why_not})"
+    assert native.form() == "C"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cometmq import native
 from cometmq.access.server_access import ServerAccess, only_admission
 from cometmq.broker.advertised_address import advertised_host, packed_address
 from cometmq.broker.broker_state import BrokerEnvironment, BrokerState, refuse_bad_tables
@@ -331,6 +332,7 @@ class Broker:
         self.health.is_serving = True
         name, role = self.settings.broker_name, self.settings.broker_role
         log.info("the broker %s serves at %s as %s", name, self.address, role)
+        log.info("hot loops of the broker %s run in %s", name, native.form())
 
     async def stop(self) -> None:
         """Stop all parts, the last one started first, each even when another one fails.

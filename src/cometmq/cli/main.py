@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 import click
 
+from cometmq import native
 from cometmq.cli.command_group import CommandGroup
 from cometmq.errors import CometError
 
+VERSION_TEXT = f"%(prog)s, version %(version)s\nhot loops in {native.form().replace('%', '%%')}"
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells expect it."""
 
@@ -80,7 +82,7 @@ class LazyCommandGroup(CommandGroup):
 
 
 @click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="cometmq")
+@click.version_option(package_name="cometmq", message=VERSION_TEXT)
 def cli() -> None:
     """RocketMQ's broker, name server and client, and Spark's way to them, in Python."""
 
