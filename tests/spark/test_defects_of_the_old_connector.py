@@ -47,7 +47,9 @@ def send(
     """Run a task of the sink; how many rows it reports as stored."""
     parsed = sink_options.parse({"namesrv": live.namesrv, "topic": topic, **options})
     used = RowColumns(frozenset(columns), is_read=False)
-    rows = iter([pa.RecordBatch.from_pydict(columns)])
+    kinds = {"properties": pa.map_(pa.string(), pa.string())}  # as Spark hands pairs over
+    arrays = [pa.array(values, kinds.get(name)) for name, values in columns.items()]
+    rows = iter([pa.RecordBatch.from_arrays(arrays, names=list(columns))])
     return send_rows(rows, parsed, used, WrittenBatch("query", batch), 0).count
 
 

@@ -359,3 +359,28 @@ def test_the_number_of_calls_at_once_follows_the_places():
         calls.pool.close()
 
     assert run(scenario) == []
+
+
+def test_a_call_of_a_task_that_fails_is_reported_before_what_its_end_lets_go_on():
+    async def scenario():
+        ends = asyncio.Event()
+
+        async def handle(messages):
+            if offset_of(messages) == 1:
+                await asyncio.Event().wait()
+            try:
+                await ends.wait()
+                raise ValueError("failed")
+            finally:
+                has_failed.set()
+
+        has_failed = asyncio.Event()
+        calls = Calls(handle, places=2)
+        calls.add(2)
+        await asyncio.sleep(0.01)
+        ends.set()
+        await has_failed.wait()
+        assert calls.failures == [0]
+        calls.pool.close()
+
+    assert run(scenario) == []

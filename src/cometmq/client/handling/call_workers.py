@@ -365,6 +365,8 @@ class TaskWorkers(CallWorkers):
                     began, now = now, clock()
                     run.end(at, outcome, now - began)
                     worker.call = None
+                    if run.failures:  # at once: a stop that follows would give its message away
+                        self._end_calls(run)
                 has_ended = True
                 if me.cancelling() or copy_context() != clean:
                     return  # neither reaches the next call
