@@ -313,7 +313,7 @@ def no_put_batch(_: Broker) -> list[Any]:
 
 
 def no_pulls(_: Broker) -> list[Any]:
-    return [patch.object(PullFastPath, "take", lambda *_: False)]
+    return [patch.object(PullFastPath, "take", lambda *_: 0)]
 
 
 SINGLE, KEYS = Shape("64x1", 64, 1), Shape("64x1", 64, 1, keyed, note=", KEYS")

@@ -2,101 +2,35 @@
  *
  * See `broker/sends/send_fast_path.py` and `wire/templates/send_template.py`.
  */
+#include "headers.h"
 #include "records.h"
 
-#define VALUES_MAX 64
 #define RAW_MAX 32767
 #define FRAMES_MAX 4096
-enum { QUEUE_ID, NUMBER, OPAQUE, TEXT, SHORT_TEXT };
 enum { PHY_OFFSET, ANSWERED_QUEUE, QUEUE_OFFSET, UNIQUE, ANSWERED_OPAQUE, ANSWER_GAPS };
 
 /* What the headers of one template have in common, and what becomes of their sends. */
 typedef struct {
-    Text literals[VALUES_MAX + 1], properties[VALUES_MAX + 1], answer[ANSWER_GAPS + 1];
-    int kinds[VALUES_MAX];
-    int count, text_count;
+    HeaderForm header;
+    Text properties[VALUES_MAX + 1], answer[ANSWER_GAPS + 1];
+    int text_count;
     long queue_at, born_at, opaque_at, texts_at, unique_at, tags_at;
     uint64_t queue_count;
     PyObject *code; /* of all, where there is no tag that changes */
 } Form;
-
-static int is_plain(uint8_t byte) { return byte >= 32 && byte < 128 && byte != '"' && byte != '\\'; }
-
-static int is_digit(uint8_t byte) { return byte >= '0' && byte <= '9'; }
-
-/* How many bytes from `at` on are a value of this kind; 0: none is there. */
-static size_t value_bytes(int kind, const uint8_t *at, const uint8_t *end)
-{
-    const uint8_t *from = at;
-    int is_text = kind == TEXT || kind == SHORT_TEXT;
-    while (at < end && (is_text ? is_plain(*at) : is_digit(*at)))
-        at++;
-    size_t count = (size_t)(at - from);
-    if (kind == SHORT_TEXT)
-        return count <= 1024 ? count : 0;
-    if (kind == NUMBER)
-        return count <= 18 ? count : 0;
-    if (kind == OPAQUE)
-        return count <= 9 && count && *from != '0' ? count : 0;
-    if (kind == QUEUE_ID) {
-        int is_short = count == 1 || (count > 1 && count <= 4 && *from != '0');
-        return is_short && (count < 4 || memcmp(from, "1024", 4) < 0) ? count : 0;
-    }
-    return count;
-}
-
-static uint64_t number_of(Text digits)
-{
-    uint64_t number = 0;
-    for (size_t at = 0; at < digits.count; at++)
-        number = number * 10 + (uint64_t)(digits.bytes[at] - '0');
-    return number;
-}
-
-/* Match a header; where it does, `values` are what stands between the literals. */
-static int match_header(const uint8_t *at, const uint8_t *end, const Form *form, Text *values)
-{
-    for (int number = 0;; number++) {
-        Text literal = form->literals[number];
-        if ((size_t)(end - at) < literal.count || memcmp(at, literal.bytes, literal.count))
-            return 0;
-        at += literal.count;
-        if (number == form->count)
-            return at == end;
-        size_t size = value_bytes(form->kinds[number], at, end);
-        if (!size)
-            return 0;
-        values[number].bytes = at;
-        values[number].count = size;
-        at += size;
-    }
-}
-
-static int texts_from(PyObject *given, Text *texts, Py_ssize_t count)
-{
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != count) {
-        PyErr_SetString(PyExc_ValueError, "a form with other pieces than gaps");
-        return -1;
-    }
-    for (Py_ssize_t at = 0; at < count; at++)
-        if (!(texts[at].bytes = bytes_of(PyTuple_GetItem(given, at), &texts[at].count)))
-            return -1;
-    return 0;
-}
 
 /* Read (literals, kinds, queue_at, born_at, opaque_at, texts_at, unique_at, tags_at, properties, answer, code,
  * queue_count); the places count the values of a header, `unique_at` and `tags_at` the texts. */
 static int form_of(PyObject *given, Form *form)
 {
     long *places[] = {&form->queue_at, &form->born_at, &form->opaque_at, &form->texts_at, &form->unique_at, &form->tags_at};
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != 12 || !PyTuple_Check(PyTuple_GetItem(given, 1)) ||
-        !PyTuple_Check(PyTuple_GetItem(given, 8)) || PyTuple_Size(PyTuple_GetItem(given, 1)) > VALUES_MAX) {
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != 12 || !PyTuple_Check(PyTuple_GetItem(given, 8))) {
         PyErr_SetString(PyExc_TypeError, "a form has twelve parts");
         return -1;
     }
-    form->count = (int)PyTuple_Size(PyTuple_GetItem(given, 1));
-    for (int at = 0; at < form->count; at++)
-        form->kinds[at] = (int)PyLong_AsLong(PyTuple_GetItem(PyTuple_GetItem(given, 1), at));
+    HeaderForm *header = &form->header;
+    if (header_form_of(PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 1), header) < 0)
+        return -1;
     for (int place = 0; place < 6; place++)
         *places[place] = PyLong_AsLong(PyTuple_GetItem(given, 2 + place));
     form->code = PyTuple_GetItem(given, 10);
@@ -105,16 +39,15 @@ static int form_of(PyObject *given, Form *form)
     if (PyErr_Occurred())
         return -1;
     for (int place = 0; place < 4; place++)
-        if (*places[place] < 0 || *places[place] >= form->count + (place == 3))
+        if (*places[place] < 0 || *places[place] >= header->count + (place == 3))
             form->text_count = -1;
-    if (form->text_count < 0 || form->texts_at + form->text_count > form->count || form->unique_at < 0 ||
+    if (form->text_count < 0 || form->texts_at + form->text_count > header->count || form->unique_at < 0 ||
         form->unique_at >= form->text_count || form->tags_at < -1 || form->tags_at >= form->text_count ||
         form->queue_count > QUEUES_MAX) {
         PyErr_SetString(PyExc_ValueError, "a form with places that it does not have");
         return -1;
     }
-    if (texts_from(PyTuple_GetItem(given, 0), form->literals, form->count + 1) < 0 ||
-        texts_from(PyTuple_GetItem(given, 8), form->properties, form->text_count + 1) < 0)
+    if (texts_from(PyTuple_GetItem(given, 8), form->properties, form->text_count + 1) < 0)
         return -1;
     return texts_from(PyTuple_GetItem(given, 9), form->answer, ANSWER_GAPS + 1);
 }
@@ -196,7 +129,7 @@ static int cut_send(const uint8_t *data, size_t size, size_t at, const Form *for
     uint64_t end = (uint64_t)at + 4 + read32(data + at);
     if (header_bytes >> 24 || end > size || body_at >= end || end - body_at > body_max)
         return 0;
-    if (!match_header(data + at + 8, data + body_at, form, send->values))
+    if (!match_header(data + at + 8, data + body_at, &form->header, send->values))
         return 0;
     send->body = (Text){data + body_at, (size_t)(end - body_at)};
     send->end = (size_t)end;

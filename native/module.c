@@ -2,7 +2,7 @@
 #include "native.h"
 
 /* As in `src/cometmq/native.py`, which says when it changes. */
-#define EDITION 1
+#define EDITION 2
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 
@@ -10,6 +10,7 @@ static PyMethodDef methods[] = {
     METHOD(append_entries),
     METHOD(batch_records),
     METHOD(chain_keys),
+    METHOD(cut_pulls),
     METHOD(decode_batch),
     METHOD(encode_keyed),
     METHOD(gather),
@@ -19,6 +20,7 @@ static PyMethodDef methods[] = {
     METHOD(plain_tag_codes),
     METHOD(put_frames),
     METHOD(read_keys),
+    METHOD(read_records),
     {NULL, NULL, 0, NULL},
 };
 

@@ -348,4 +348,4 @@ def test_the_fast_paths_take_most_of_ordinary_requests(monkeypatch: pytest.Monke
     assert any(put_together)
     assert put_batches.count(True) == 9
     assert sum(map(bool, taken)) > 35
-    assert pulled.count(True) == 4
+    assert sum(map(bool, pulled)) == 4

@@ -323,6 +323,9 @@ class Pulls:
         from_template = replace(one.header, commit_offset=commit_offset, **changes)
         assert from_template == header, "the template has other fields"
         assert (int(values[one.opaque_at]), one.code, 0) == (found.opaque, found.code, found.flag)
+        frame = encode_frame(data)
+        cut = [(len(frame), queue_id, queue_offset, commit_offset, values[one.opaque_at])]
+        assert self._templates.cut(frame, 0) == (one, cut), "a chunk is cut otherwise"
         return f"known {chr(96 + len(str(queue_offset)))}"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import zlib
 from array import array
+from struct import unpack_from
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +22,16 @@ from cometmq.errors import ProtocolError
 from cometmq.store.index.index_entries import no_entries
 from cometmq.store.index.key_columns import KeyColumns
 from cometmq.store.index.key_hashes import KeyHashes
+from cometmq.wire.frame import encode_frame
 from cometmq.wire.records import log_record, message_batch, properties
+from cometmq.wire.records.consume_queue_entry import ENTRY
 from cometmq.wire.records.message_batch import BatchItem
+from cometmq.wire.templates.pull_template import PullTemplates
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from cometmq.wire.templates.pull_template import PullTemplate
 
 if native.c is None:
     pytest.skip(f"the hot loops in C are missing: {native.why_not}", allow_module_level=True)
@@ -155,6 +162,7 @@ def test_arguments_of_other_types_are_refused():
         "append_entries": ([1],),
         "batch_records": ((1, 2, 3, 4), b"", 0, 0, 0, 0, 0, [], [], []),
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
+        "cut_pulls": (b"", 0, ((b"",), (), 0, 0, 0, 0)),
         "decode_batch": ("text", 0, 1),
         "encode_keyed": (["k"], [b""], ["text"]),
         "gather": (b"123", 10, (11.0,), (3,)),
@@ -164,6 +172,7 @@ def test_arguments_of_other_types_are_refused():
         "plain_tag_codes": ([b""], (b"",)),
         "put_frames": (b"", 0, (), (0, 0, b"", True), bytes(52), [], 0, 0, 0, 0, 0, int),
         "read_keys": ("text", 0, 0, 0, 0, 0),
+        "read_records": (b"", "text", 0, 0, 0),
     }
     assert wrong.keys() == {name for name in dir(c) if callable(getattr(c, name))}
     for name, arguments in wrong.items():
@@ -192,3 +201,89 @@ def test_a_module_of_another_edition_is_not_used():
         patch.setattr(native, "why_not", why_not)
         assert native.form() == f"Python ({why_not})"
     assert native.form() == "C"
+
+
+PULL_FIELDS = {
+    "consumerGroup": "G",
+    "topic": "T",
+    "queueId": "3",
+    "queueOffset": "7",
+    "maxMsgNums": "32",
+    "sysFlag": "2",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "1",
+}
+
+
+def pull_header(**fields: str) -> bytes:
+    ext = {**PULL_FIELDS, **fields}
+    return json.dumps({"code": 11, "extFields": ext, "flag": 0, "opaque": 5}).encode()
+
+
+def cut_by_the_template(template: PullTemplate, data: bytes, at: int) -> list[tuple[object, ...]]:
+    """What `cut_pulls` must find: each whole frame without a body whose header matches."""
+    found: list[tuple[object, ...]] = []
+    while len(data) - at > 8 and len(found) < 16:
+        total, length = unpack_from(">II", data, at)
+        end = at + 4 + total
+        matched = template.match(data, at + 8, end)
+        if end > len(data) or total != length + 4 or length >> 24 or matched is None:
+            break
+        values = matched.groups()
+        places = (template.queue_at, template.offset_at, template.commit_at)
+        found.append((end, *[int(values[one]) for one in places], values[template.opaque_at]))
+        at = end
+    return found
+
+
+OFFSETS = st.sampled_from(["0", "1023", "1024", "07", "9" * 18, "9" * 19, "-1", ""])
+
+
+@given(
+    st.lists(st.builds(pull_header, queueId=OFFSETS, queueOffset=OFFSETS), max_size=20),
+    st.binary(max_size=2),
+    st.integers(0, 5_000),
+    st.integers(0, 300),
+)
+def test_pulls_are_cut_as_their_template_matches(headers, flips, flip_at, cut):
+    templates = PullTemplates()
+    templates.match_or_learn(pull_header())
+    (template,) = templates.templates
+    chunk = bytearray(b"".join(map(encode_frame, headers)))
+    for number, byte in enumerate(flips):
+        if chunk:
+            chunk[(flip_at + number) % len(chunk)] ^= byte
+    data = bytes(chunk[: len(chunk) - cut % (len(chunk) + 1)])
+    for at in (0, cut % (len(data) + 1), len(data) + cut):
+        assert c.cut_pulls(data, at, template.form) == cut_by_the_template(template, data, at)
+
+
+@given(
+    st.binary(min_size=1, max_size=60),
+    st.lists(st.tuples(st.integers(0, 70), st.integers(-2, 20)), min_size=1, max_size=6),
+    st.integers(0, 80),
+    st.integers(0, 70),
+)
+def test_records_of_entries_are_those_inside_a_file_as_many_as_fit(data, pieces, most, limit):
+    base = 1 << 40
+    entries = b"".join(ENTRY.pack(base + at, size, 0) for at, size in pieces)
+    want = []
+    for at, size in pieces:
+        if size <= 0 or at + size > min(len(data), limit):
+            want = []
+            break
+        if sum(map(len, want)) + size > most:
+            break
+        want.append(data[at : at + size])
+    got = c.read_records(entries, memoryview(data), limit, base, most)
+    assert got == ((len(want), b"".join(want)) if want else None)
+
+
+def test_records_before_a_file_and_of_no_entries_are_none():
+    file = memoryview(bytes(100))
+    for place in (0, 49, 1 << 62, -1, -(1 << 63)):
+        assert c.read_records(ENTRY.pack(place, 1, 0), file, 100, 50, 1 << 62) is None
+    assert c.read_records(b"", file, 100, 50, 10) is None
+    assert c.read_records(ENTRY.pack(50, 1, 0)[:-1], file, 100, 50, 10) is None
+    assert c.read_records(ENTRY.pack(149, 1, 0), file, 1 << 63, 50, 10) == (1, b"\0")

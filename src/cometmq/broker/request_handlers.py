@@ -186,13 +186,13 @@ class BrokerHandlers:
         state, settings = self._state, self._environment.settings
         check = PullCheck(state.topics, state.groups, state.clients, state.filters, settings)
         reader = PullReader(self._store)
-        monotonic_ms = self._environment.clock.monotonic_ms
+        monotonic_s = self._environment.clock.monotonic_s
         advice = None
         if settings.is_slave or settings.slave_read_enable:
             followed = self._is_master_followed
             advice = ReadAdviser(self._store, self._fresh_bytes, settings.broker_id, followed)
         return PullHandler(
-            check, reader, state.offsets, state.held_pulls, state.stats, monotonic_ms, advice
+            check, reader, state.offsets, state.held_pulls, state.stats, monotonic_s, advice
         )
 
     def _make_fast_path(self) -> FastPaths:

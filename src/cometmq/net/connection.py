@@ -35,6 +35,11 @@ JOINED_BYTES_MAX = 160 * 1024
 each use and faults it in again. Measured for 256 KiB on 3.11: 290 -> 54 us an answer; with
 `writelines` 281 on 3.11, which joins, and 45 on 3.12, which does not."""
 
+GATHERED_BYTES_MIN = 1024
+"""Pieces that are longer in the mean are handed to uvloop as they are, which writes them by one
+system call: 4 us of 31 less for a pull of 32. Not to asyncio: up to Python 3.11 it joins them too,
+and 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 then never say that a socket is full (CPython 127655)."""
+
 HeldAnswerer = Callable[["Connection", "Command", Any], None]
 """What sends the answer to a held request."""
 
@@ -47,6 +52,7 @@ class Connection:
         "_calls_max",
         "_close_callbacks",
         "_coalescer",
+        "_gathers_writes",
         "_in_flight",
         "_loop",
         "_opaque",
@@ -93,7 +99,7 @@ class Connection:
         self._unread = 0
         self._waiting_bytes = 0
         self.held: dict[int, tuple[Command, HeldAnswerer]] = {}
-        self._transport = transport
+        self.use_transport(transport)
         self._loop = loop
         self._coalescer = coalescer
         self._in_flight = in_flight
@@ -112,6 +118,14 @@ class Connection:
             self.is_flush_scheduled = True
             self._coalescer.schedule(self)
 
+    def send_parts(self, head: bytes, body: bytes) -> None:
+        """Write a whole frame of two parts as `send` does, without joining them here."""
+        self._pending += (head, body)
+        self.unsent_bytes += len(head) + len(body)
+        if not self.is_flush_scheduled:
+            self.is_flush_scheduled = True
+            self._coalescer.schedule(self)
+
     def flush(self) -> None:
         """Write what waits. A connection that stops reading while answers pile up is cut."""
         self.is_flush_scheduled = False
@@ -122,6 +136,8 @@ class Connection:
         if not transport.is_closing():
             if len(out) == 1:
                 transport.write(out[0])
+            elif self._gathers_writes and self.unsent_bytes >= GATHERED_BYTES_MIN * len(out):
+                transport.writelines(out)
             elif self.unsent_bytes <= JOINED_BYTES_MAX:
                 transport.write(b"".join(out))
             else:
@@ -137,6 +153,7 @@ class Connection:
     def use_transport(self, transport: asyncio.Transport) -> None:
         """Write to another transport from now on."""
         self._transport = transport
+        self._gathers_writes = type(transport).__module__ == "uvloop.loop"
 
     def block(self) -> None:
         """The connection does not read: what is written for it counts from now on."""

@@ -168,8 +168,7 @@ class RequestDispatcher:
         elif type(result) is bytes:
             connection.send(result)
         elif type(result) is TwoPartFrame:
-            connection.send(result.head)
-            connection.send(result.body)
+            connection.send_parts(*result)
         elif result is HELD:
             connection.begin_request()
             connection.held[id(request)] = (request, self._on_held_answer)

@@ -54,7 +54,7 @@ class Reply:
 
 
 class TwoPartFrame(NamedTuple):
-    """A whole frame whose body is large: its two parts are written as they are, never joined."""
+    """A whole frame whose body may be large: its two parts are not joined here."""
 
     head: bytes
     body: bytes

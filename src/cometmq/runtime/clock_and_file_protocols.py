@@ -49,6 +49,13 @@ class OpenFile(Protocol):
         """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
         ...
 
+    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
+        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none.
+
+        The file begins at place `base` of the log.
+        """
+        ...
+
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` if the bytes are in memory; None when the disk would have to be waited for.
 

@@ -99,6 +99,9 @@ class PlainFile:
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
 
+    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
+        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
+
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` if the bytes are in memory; None when the disk must be waited for."""
         if not _NOWAIT:
@@ -187,6 +190,15 @@ class MappedFile(PlainFile):
                 for place, size in zip(places, sizes, strict=True)
             ]
         )
+
+    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
+        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
+        if native.c is None:
+            return None
+        found: tuple[int, bytes] | None = native.c.read_records(
+            entries, self._map, self._end, base, bytes_max
+        )
+        return found
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then any part of them may have been written."""

@@ -160,6 +160,9 @@ class SimFile:
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
 
+    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
+        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
+
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` unless the disk is asleep and these bytes were not fetched before."""
         self._check()

@@ -37,9 +37,10 @@ def watch(monkeypatch) -> list[bool]:
     said: list[bool] = []
     take = pull_fast.PullFastPath.take
 
-    def watched(self, data, at, length):
-        said.append(take(self, data, at, length))
-        return said[-1]
+    def watched(self, data, at):
+        taken = take(self, data, at)
+        said.append(taken > 0)
+        return taken
 
     monkeypatch.setattr(pull_fast.PullFastPath, "take", watched)
     return said
@@ -186,17 +187,19 @@ def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None
         async with filled() as harness:
             client, row = await consumer(harness), harness.broker.store._parts.mapped_files
             said, fetched = watch(monkeypatch), []
-            gather = harness.broker.store._log.gather
+            recent = harness.broker.store._log.recent_records
 
-            def cold(places, sizes, total, cached_only=False, span_max=0):
-                if not fetched and cached_only:
+            def cold(entries, lowest, bytes_max):
+                if not fetched:
                     raise NotInMemory(row.segments[0], 0, 10)
-                return gather(places, sizes, total, cached_only, span_max)
+                return recent(entries, lowest, bytes_max)
 
             async def fetch(_missing):
                 fetched.append(True)
 
-            monkeypatch.setattr(type(harness.broker.store._log), "gather", lambda _, *p: cold(*p))
+            monkeypatch.setattr(
+                type(harness.broker.store._log), "recent_records", lambda _, *p: cold(*p)
+            )
             monkeypatch.setattr(harness.broker.store.cold_reader, "fetch", fetch)
             assert len(records(await client.pull("T"))) == 32
             assert (said, fetched) == ([False], [True])

@@ -131,9 +131,9 @@ def test_a_cold_pull_commits_and_counts_once(monkeypatch: pytest.MonkeyPatch) ->
         notes = count_calls(monkeypatch, state.offsets, "note_pull")
         counts = count_calls(monkeypatch, state.stats, "count_get")
         header = pull_header("T", sys_flag=4 | 1, commit_offset=0)
-        frame = await handlers.call(RequestCode.PULL_MESSAGE, header)
+        answer = await handlers.call(RequestCode.PULL_MESSAGE, header)
         assert handlers.waited == [RequestCode.PULL_MESSAGE]
-        found = Command.decode(Frame(0, frame[8 : 8 + int.from_bytes(frame[4:8], "big")], b""))
+        found = Command.decode(Frame(0, answer.head[8:], b""))
         assert found.remark == GetStatus.FOUND.name
         assert (commits, notes, counts) == (["commit"], ["note_pull"], ["count_get"])
 

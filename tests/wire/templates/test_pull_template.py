@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cometmq.errors import BadHeader, ProtocolError
 from cometmq.wire import header_json
 from cometmq.wire.command import Command
-from cometmq.wire.frame import Frame
+from cometmq.wire.frame import Frame, encode_frame
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.templates.header_template import (
     BYTES_A_BYTE,
@@ -268,3 +268,38 @@ def test_no_damaged_header_is_decoded_differently_than_by_the_decoder(new, at, w
             assert_says_the_same(fields, header)
         except (ProtocolError, BadHeader) as refusal:
             raise AssertionError(f"{header!r} is none: {refusal}") from refusal
+
+
+# ---- chunks
+
+
+def numbers_of(template, header):
+    fields = fields_of((template, template.match(header).groups()))
+    return fields[1:]
+
+
+@pytest.mark.usefixtures("each_form")
+def test_the_pulls_of_a_chunk_are_cut_as_each_alone():
+    templates = known(pull())
+    headers = [pull(queueId=str(n), queueOffset=str(7 * n), opaque=n + 1) for n in range(40)]
+    assert match(templates, headers[0]), "from now on it is the recent one"
+    chunk, at, found = b"".join(map(encode_frame, headers)) + encode_frame(b"{}"), 0, []
+    while cut := templates.cut(chunk, at):
+        template, pulls = cut
+        assert 0 < len(pulls) < 32, "a pull that takes another way must not cost a cut of all"
+        found += [numbers for _, *numbers in pulls]
+        at = pulls[-1][0]
+    assert at == len(chunk) - len(encode_frame(b"{}"))
+    assert [tuple(numbers) for numbers in found] == [numbers_of(template, one) for one in headers]
+
+
+@pytest.mark.usefixtures("each_form")
+def test_another_template_takes_over_in_the_midst_of_a_chunk():
+    headers = [pull(), pull(topic="U"), pull(opaque=9)]
+    templates = known(*headers)
+    chunk, at, topics = b"".join(map(encode_frame, headers)), 0, []
+    while at < len(chunk):
+        template, pulls = templates.cut(chunk, at)
+        topics += [template.header.topic] * len(pulls)
+        at = pulls[-1][0]
+    assert topics == ["T", "U", "T"]

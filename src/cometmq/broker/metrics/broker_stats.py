@@ -157,8 +157,11 @@ class BrokerStats:
         reader = self._queue_readers.get((topic, queue_id, group)) or self._queue_reader(
             topic, queue_id, group
         )
-        reader.group.add(count, size)
-        reader.queue.add(count, size)
+        extra = count - 1
+        for counter in (reader.group, reader.queue):  # `add` of each would cost 0.3 us more
+            counter.count += count
+            counter.bytes += size
+            counter.extra += extra
         reader.read_ms.add(spent_ms, 0)
         self.found_pulls.count += 1
         if spent_ms > self.longest_get_ms:

@@ -41,27 +41,38 @@ class PullFastPath:
         """Learn all headers anew."""
         self._templates.forget()
 
-    def take(self, data: bytes, at: int, end: int) -> bool:
-        """Answer the pull whose header is between two places; False: the slow path."""
-        found = self._templates.match_at(data, at, end)
+    def take(self, data: bytes, at: int) -> int:
+        """Answer the pulls at the head of a chunk; where the last that was taken ends, 0: none.
+
+        The frame that begins at `at` is whole and has no body. Nothing but these pulls happens
+        meanwhile, so what holds for the first of them holds for all.
+        """
+        found = self._templates.cut(data, at)
         if found is None:
-            return False
-        connection = self._connection
-        if connection.is_full or connection.is_blocked or connection.unsent_bytes > ANSWER_BYTES:
-            return False
-        template, values = found
+            return 0
+        template, pulls = found
+        connection, handler, taken = self._connection, self._handler, 0
         header = template.header  # ours to write in: nobody keeps it
-        header.queue_id = int(values[template.queue_at])
-        header.queue_offset = int(values[template.offset_at])
-        header.commit_offset = int(values[template.commit_at])
-        answer = self._handler.answer_from_memory(header, template.code, values[template.opaque_at])
-        if answer is None:
-            return False
-        connection.language = template.language
-        connection.version = template.version
-        if isinstance(answer, bytes):
-            connection.send(answer)
-        else:
-            connection.send(answer.head)
-            connection.send(answer.body)
-        return True
+        header.queue_id = pulls[0][1]
+        plan = handler.plan_from_memory(header, template.code)
+        if plan is None:
+            return 0
+        for end, queue_id, queue_offset, commit_offset, opaque in pulls:
+            if (
+                connection.is_full
+                or connection.is_blocked
+                or connection.unsent_bytes > ANSWER_BYTES
+            ):
+                break
+            header.queue_id = queue_id
+            header.queue_offset = queue_offset
+            header.commit_offset = commit_offset
+            answer = handler.answer_from_memory(header, plan, opaque)
+            if answer is None:
+                break
+            connection.send_parts(*answer)
+            taken = end
+        if taken:
+            connection.language = template.language
+            connection.version = template.version
+        return taken

@@ -57,7 +57,7 @@ class PullHandler:
         offsets: ConsumerOffsets,
         held_pulls: HeldPulls,
         stats: BrokerStats,
-        monotonic_ms: Callable[[], int],
+        monotonic_s: Callable[[], float],
         advice: ReadAdviser | None = None,
     ) -> None:
         """`advice`: where readers should go on; None: they stay at this master."""
@@ -68,7 +68,7 @@ class PullHandler:
         self._offsets = offsets
         self._held_pulls = held_pulls
         self._stats = stats
-        self._monotonic_ms = monotonic_ms
+        self._monotonic_s = monotonic_s
         self._answer_held = self.answer_held  # one bound method for all held pulls
 
     def adjust(self, settings: BrokerSettings) -> None:
@@ -101,7 +101,7 @@ class PullHandler:
         header, request = held.header, held.request
         try:
             plan = self._check.check(header, request.code)
-            begun_ms = self._monotonic_ms()
+            begun_s = self._monotonic_s()
             got = self._reader.read(self._reader.cached, header, plan.message_filter)
         except Reject as refusal:
             return refuse(refusal)
@@ -109,7 +109,7 @@ class PullHandler:
             return self._answer_held_parsed(held, expression)
         except NotInMemory as missing:
             return self._answer_held_cold(held, plan, missing)
-        return self._respond(header, plan, got, b"%d" % request.opaque, begun_ms)
+        return self._respond(header, plan, got, b"%d" % request.opaque, begun_s)
 
     async def _answer_held_parsed(self, held: HeldPull, expression: ExpressionNotParsed) -> Answer:
         await expression.parse_in_thread()
@@ -119,38 +119,47 @@ class PullHandler:
     async def _answer_held_cold(
         self, held: HeldPull, plan: ReadPlan, missing: NotInMemory
     ) -> Answer:
-        begun_ms = self._monotonic_ms()
+        begun_s = self._monotonic_s()
         got = await self._read_cold(held.header, plan, held.connection, missing)
         if got is None:
             return Reply()
-        return self._respond(held.header, plan, got, b"%d" % held.request.opaque, begun_ms)
+        return self._respond(held.header, plan, got, b"%d" % held.request.opaque, begun_s)
+
+    def plan_from_memory(self, header: PullMessageRequestHeader, code: int) -> ReadPlan | None:
+        """What to read for pulls of `answer_from_memory`; None: use the slow path.
+
+        Holds for pulls with this header and other queues and offsets, while nothing else happens.
+        """
+        if self._offsets.has_resets:
+            return None
+        try:
+            plan = self._check.check(header, code)
+        except (Reject, ExpressionNotParsed):
+            return None
+        return None if plan.message_filter.new_property_filter is not None else plan
 
     def answer_from_memory(
-        self, header: PullMessageRequestHeader, code: int, opaque: bytes
-    ) -> bytes | TwoPartFrame | None:
+        self, header: PullMessageRequestHeader, plan: ReadPlan, opaque: bytes
+    ) -> TwoPartFrame | None:
         """Answer with messages that are in memory; None: nothing was done, use the slow path.
 
         The opaque in digits. `header` is not kept.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         offsets, reader = self._offsets, self._reader
-        if header.queue_offset >= reader.max_offset(topic, queue_id) or offsets.has_resets:
+        begun_s = self._monotonic_s()
+        if queue_id >= plan.topic.read_queue_nums:
             return None
-        begun_ms = self._monotonic_ms()
         try:
-            plan = self._check.check(header, code)
-            message_filter = plan.message_filter
-            if message_filter.new_property_filter is not None:
-                return None
-            got = reader.read(reader.cached, header, message_filter)
-        except (Reject, ExpressionNotParsed, NotInMemory, OSError):
+            got = reader.read(reader.cached, header, plan.message_filter)
+        except (NotInMemory, OSError):
             return None
         status, next_offset, _, _, body, count = got
         if status is not GetStatus.FOUND:
             return None
         if header.sys_flag & bits.COMMIT_OFFSET:
             offsets.commit(group, topic, queue_id, header.commit_offset)
-        spent_ms = self._monotonic_ms() - begun_ms
+        spent_ms = int((self._monotonic_s() - begun_s) * 1000)
         self._stats.count_get(group, topic, queue_id, count, len(body), spent_ms)
         offsets.note_pull(group, topic, queue_id, next_offset)
         if self._advice is not None:
@@ -180,12 +189,12 @@ class PullHandler:
             self._offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-        begun_ms = self._monotonic_ms()
+        begun_s = self._monotonic_s()
         try:
             got = self._reader.read(self._reader.cached, header, plan.message_filter)
         except (NotInMemory, ExpressionNotParsed) as missing:
             return self._answer_cold(header, plan, request, connection, missing)
-        return self._respond_or_hold(header, plan, got, begun_ms, request, connection)
+        return self._respond_or_hold(header, plan, got, begun_s, request, connection)
 
     async def _answer_cold(
         self,
@@ -196,11 +205,11 @@ class PullHandler:
         missing: NotInMemory | ExpressionNotParsed,
     ) -> HandlerResult:
         """Answer after a thread has fetched or parsed what the read lacks."""
-        begun_ms = self._monotonic_ms()
+        begun_s = self._monotonic_s()
         got = await self._read_cold(header, plan, connection, missing)
         if got is None:
             return Reply()  # to nobody
-        return self._respond_or_hold(header, plan, got, begun_ms, request, connection)
+        return self._respond_or_hold(header, plan, got, begun_s, request, connection)
 
     async def _read_cold(
         self,
@@ -219,7 +228,7 @@ class PullHandler:
         header: PullMessageRequestHeader,
         plan: ReadPlan,
         got: GetResult,
-        begun_ms: int,
+        begun_s: float,
         request: Command,
         connection: Connection,
     ) -> HandlerResult:
@@ -241,7 +250,7 @@ class PullHandler:
                 )
             )
             return HELD
-        return self._respond(header, plan, got, b"%d" % request.opaque, begun_ms)
+        return self._respond(header, plan, got, b"%d" % request.opaque, begun_s)
 
     def _respond(
         self,
@@ -249,7 +258,7 @@ class PullHandler:
         plan: ReadPlan,
         got: GetResult,
         opaque: bytes,
-        begun_ms: int,
+        begun_s: float,
     ) -> bytes | TwoPartFrame:
         """Note what was read and encode it, or send the consumer to where its group was reset."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
@@ -257,7 +266,7 @@ class PullHandler:
         if reset is not None:
             return encode_reset(opaque, plan, got, reset)
         if got.status is GetStatus.FOUND:
-            spent_ms = self._monotonic_ms() - begun_ms
+            spent_ms = int((self._monotonic_s() - begun_s) * 1000)
             self._stats.count_get(group, topic, queue_id, got.count, len(got.body), spent_ms)
         else:
             self._stats.empty_pulls.count += 1

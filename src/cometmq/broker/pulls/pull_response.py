@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from cometmq.broker.pulls.pull_check import PullForbidden
 from cometmq.broker.requests.status_codes import GET_STATUS_CODES
 from cometmq.model.route import MASTER_ID
-from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.net.handler import Reply, TwoPartFrame
 from cometmq.store.get_result import GetStatus
 from cometmq.wire.codes import ResponseCode
@@ -30,6 +29,8 @@ _HEADER = (
     b'"version":%d}' % VERSION
 )
 _REMARKS = {status: status.name.encode() for status in GetStatus}
+_FOUND_REMARK = _REMARKS[GetStatus.FOUND]
+"""Apart, as the hash of an enum's member takes 0.5 us."""
 
 
 def response_code(got: GetResult, queue_offset: int) -> ResponseCode:
@@ -42,7 +43,7 @@ def response_code(got: GetResult, queue_offset: int) -> ResponseCode:
 
 def encode_read(
     opaque: bytes, code: int, plan: ReadPlan, got: GetResult, suggested_id: int = MASTER_ID
-) -> bytes | TwoPartFrame:
+) -> TwoPartFrame:
     """A whole frame with the result of a read; the opaque in digits.
 
     `suggested_id`: the id of the broker of this name that the reader should ask next.
@@ -58,11 +59,9 @@ def encode_read(
         suggested_id,
         topic.topic_sys_flag,
         opaque,
-        _REMARKS[status],
+        _FOUND_REMARK if status is GetStatus.FOUND else _REMARKS[status],
     )
-    if len(body) > JOINED_BYTES_MAX:
-        return TwoPartFrame(encode_head(header, len(body)), body)
-    return encode_frame(header, body)
+    return TwoPartFrame(encode_head(header, len(body)), body)
 
 
 def encode_reset(opaque: bytes, plan: ReadPlan, got: GetResult, next_offset: int) -> bytes:

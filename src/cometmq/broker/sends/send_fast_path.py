@@ -82,9 +82,9 @@ class ConnectionFastPath:
             total, length = _unpack_head(data, at)  # a length below 2^24 says JSON as well
             body_at, end = at + 8 + length, at + 4 + total
             if end > size or not body_at < end <= body_at + body_max:
-                if end != body_at or end > size or not self._pulls.take(data, at + 8, body_at):
+                if end != body_at or end > size or not (taken := self._pulls.take(data, at)):
                     break
-                at = end
+                at = taken
                 continue
             found = match_at(data, at + 8, body_at)
             if found is None:

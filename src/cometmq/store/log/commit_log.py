@@ -300,6 +300,21 @@ class CommitLog:
         rest = read(phy_offset + body_end, size - body_end, cached_only)
         return stored.properties_after(magic, rest, 0)
 
+    def recent_records(
+        self, entries: bytes, lowest: int, bytes_max: int
+    ) -> tuple[int, bytes] | None:
+        """Copy out the records of a queue's entries, side by side, as many as fit: (count, bytes).
+
+        None: none fits, the first lies before `lowest`, they are not in one file that was written
+        lately and can be read so, or an entry is damaged.
+        """
+        files, first = self._mapped_files, int.from_bytes(entries[:8])
+        if first < files.resident_from or first < lowest:
+            return None
+        base = first - first % self._file_bytes
+        segment = files.segments.get(base)
+        return None if segment is None else segment.open().records(base, entries, bytes_max)
+
     def gather(
         self,
         places: Sequence[int],

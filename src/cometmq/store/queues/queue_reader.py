@@ -33,6 +33,7 @@ _Bounds = tuple[int, int, int, int]
 """Of one read: messages, bytes, where fresh messages begin, where those begin that are in memory
 (0 for a read that is not large: it is small enough for either)."""
 
+_FOUND = GetStatus.FOUND
 _logger = logging.getLogger(__name__)
 _are_whole = stored.are_whole
 _entries = ENTRY.iter_unpack
@@ -116,10 +117,14 @@ class QueueReader:
         raw = queue.read(queue_offset, max(max_count, 1), cached_only)
         if not raw:
             return None
+        log = self._log
+        if recent := log.recent_records(raw, fresh_from, max_bytes):
+            count, body = recent
+            return GetResult(_FOUND, queue_offset + count, low, queue.max_offset, body, count)
         count = len(raw) // ENTRY.size
         flat = _flat(count).unpack(raw)
         places, sizes = flat[::2], flat[1::2]
-        total, log = sum(sizes), self._log
+        total = sum(sizes)
         if places[0] < fresh_from or places[0] < log.first or min(sizes) <= 0:
             return None
         span_max = LARGE_SPAN_BYTES if places[0] < near_from else 0
@@ -131,12 +136,12 @@ class QueueReader:
             if not count:
                 return None
             places, sizes, total = places[:count], sizes[:count], ends[count - 1]
-        body = log.gather(places, sizes, total, cached_only, span_max)
-        if body is None:
+        gathered = log.gather(places, sizes, total, cached_only, span_max)
+        if gathered is None:
             return None
-        if places[0] < log.life_start and not _are_whole(body, sizes, places, queue_offset):
+        if places[0] < log.life_start and not _are_whole(gathered, sizes, places, queue_offset):
             return None  # the scan finds out which are not, and leaves them out
-        return GetResult(GetStatus.FOUND, queue_offset + count, low, queue.max_offset, body, count)
+        return GetResult(_FOUND, queue_offset + count, low, queue.max_offset, gathered, count)
 
     def _accepts(
         self,

@@ -9,8 +9,10 @@ only; bounded; no I/O. Java: none.
 from __future__ import annotations
 
 import re
+from struct import Struct
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.templates.header_template import (
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 _NAMES = (b"queueId", b"queueOffset", b"commitOffset")
+_KINDS = (0, 1, 1, 2)
+"""What `native/headers.h` calls the values: a queue id, numbers, an opaque."""
 _is_pull = re.compile(rb'"code"\s*:\s*(?:11|361)\b').search
 
 
@@ -43,6 +47,7 @@ class PullTemplate:
     __slots__ = (
         "code",
         "commit_at",
+        "form",
         "header",
         "kept_bytes",
         "language",
@@ -65,6 +70,14 @@ class PullTemplate:
         self.prefix = pattern.literals[0]
         self.kept_bytes = BYTES_A_BYTE * len(raw)
         self.queue_at, self.offset_at, self.commit_at, self.opaque_at = pattern.ranks
+        kinds = [kind for _, kind in sorted(zip(pattern.ranks, _KINDS, strict=True))]
+        self.form = (pattern.literals, tuple(kinds), *pattern.ranks)
+        """The same for `native.c.cut_pulls`."""
+
+
+Pull = tuple[int, int, int, int, bytes]
+"""Where its frame ends, queue id, queue offset, offset to commit, opaque in digits."""
+_unpack_head = Struct(">II").unpack_from
 
 
 class PullTemplates(HeaderTemplates[PullTemplate]):
@@ -72,6 +85,25 @@ class PullTemplates(HeaderTemplates[PullTemplate]):
 
     def __init__(self, budget: LearningLimiter | None = None) -> None:
         super().__init__(_is_pull, _template, budget)
+
+    def cut(self, data: bytes, at: int) -> tuple[PullTemplate, list[Pull]] | None:
+        """Cut the pulls at the head of a chunk that match the same template; None for no match.
+
+        The frame that begins at `at` must be whole and have no body. In C several are cut at once.
+        """
+        recent = self.recent
+        if native.c is not None and recent is not None:
+            pulls = native.c.cut_pulls(data, at, recent.form)
+            if pulls:
+                self.misses = 0
+                return recent, pulls
+        total, length = _unpack_head(data, at)
+        found = self.match_at(data, at + 8, at + 8 + length)
+        if found is None:
+            return None
+        one, values = found
+        numbers = int(values[one.queue_at]), int(values[one.offset_at]), int(values[one.commit_at])
+        return one, [(at + 4 + total, *numbers, values[one.opaque_at])]
 
 
 def _template(raw: bytes, command: Command) -> PullTemplate | None:
