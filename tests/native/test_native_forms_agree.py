@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING, cast
@@ -234,6 +235,16 @@ def test_a_batch_of_records_is_encoded_as_one_by_one(topic, sys_flag, with_sum, 
     total, longest, largest = c.measure_records(bodies, raws, fixed, with_sum)
     added = [len(raw) + (with_sum and bool(raw) and raw[-1] != 2) for raw in raws]
     assert (total, longest, largest) == (sum(sizes), max([0, *added]), max([0, *sizes]))
+
+
+@pytest.mark.parametrize("start", [0, 1, 5])
+def test_checksums_are_those_of_python_whatever_the_length(start):
+    shape, behind, host = shape_of("T", 0, 0, with_sum=True)
+    noise = random.Random(1).randbytes(700)
+    for size in range(1, 600):
+        body = noise[start : start + size]
+        made = c.one_record(shape, behind, 1, 2, 3, 4, body, b"")
+        assert made == record("T", 1, 0, 2, 3, 0, 4, host, body, b"", True)
 
 
 def test_a_record_that_is_longer_than_its_fields_can_say_is_refused():
