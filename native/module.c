@@ -2,7 +2,7 @@
 #include "native.h"
 
 /* As in `src/cometmq/native.py`, which says when it changes. */
-#define EDITION 2
+#define EDITION 3
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 
@@ -18,6 +18,7 @@ static PyMethodDef methods[] = {
     METHOD(one_record),
     METHOD(plain_columns),
     METHOD(plain_tag_codes),
+    METHOD(put_batch),
     METHOD(put_frames),
     METHOD(read_keys),
     METHOD(read_records),

@@ -79,6 +79,7 @@ PyObject *native_plain_columns(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_plain_tag_codes(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_read_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_read_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_put_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_put_frames(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

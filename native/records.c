@@ -5,7 +5,6 @@
 #include "records.h"
 
 #define BEHIND_MIN 52      /* what follows up to the body, between hosts of IPv4 */
-#define SUM_BYTES 20       /* the whole-record checksum as a property */
 #define BATCH_HEAD_BYTES 20
 #define SUM_MASK 0x7FFFFFFFu
 
@@ -261,102 +260,9 @@ done:
     return found;
 }
 
-#define MARKS_MAX 32
-
-/* Texts to look for, the bytes that they end with and those before these. */
-typedef struct {
-    Text marks[MARKS_MAX];
-    Py_ssize_t count;
-    uint8_t is_last[256], is_before[256];
-} Marks;
-
-static int marks_of(PyObject *given, Marks *marks)
-{
-    memset(marks, 0, sizeof *marks);
-    marks->count = PyTuple_Check(given) ? PyTuple_Size(given) : MARKS_MAX + 1;
-    if (marks->count > MARKS_MAX) {
-        PyErr_Format(PyExc_ValueError, "marks are a tuple of at most %d", MARKS_MAX);
-        return -1;
-    }
-    for (Py_ssize_t number = 0; number < marks->count; number++) {
-        Text *mark = &marks->marks[number];
-        mark->bytes = bytes_of(PyTuple_GetItem(given, number), &mark->count);
-        if (!mark->bytes || mark->count < 2) {
-            if (mark->bytes)
-                PyErr_SetString(PyExc_ValueError, "a mark has two bytes at least");
-            return -1;
-        }
-        marks->is_last[mark->bytes[mark->count - 1]] = 1;
-        marks->is_before[mark->bytes[mark->count - 2]] = 1;
-    }
-    return 0;
-}
-
-static int ends_with(const uint8_t *raw, size_t count, const Text *mark)
-{
-    return count >= mark->count && raw[count - 1] == mark->bytes[mark->count - 1] &&
-           raw[count - 2] == mark->bytes[mark->count - 2] && !memcmp(raw + count - mark->count, mark->bytes, mark->count);
-}
-
-/* Measured for 4 MB of the worst that a client may send: 42 ms, where looking for each mark took 140. */
-static int holds_a_mark(const uint8_t *raw, size_t count, const Marks *marks)
-{
-    for (size_t at = 1; at < count; at++) {
-        if (!marks->is_last[raw[at]] || !marks->is_before[raw[at - 1]])
-            continue;
-        for (Py_ssize_t number = 0; number < marks->count; number++)
-            if (ends_with(raw, at + 1, &marks->marks[number]))
-                return 1;
-    }
-    return 0;
-}
-
-/* plain_tag_codes(raws, marks) -> the tags code of each properties; None where any holds one of the marks, or a tag
- * beyond ASCII. */
-PyObject *native_plain_tag_codes(PyObject *module, PyObject *const *args, Py_ssize_t given)
-{
-    (void)module;
-    Marks marks;
-    if (given != 2 || !PyList_Check(args[0]))
-        return PyErr_Format(PyExc_TypeError, "plain_tag_codes takes a list and a tuple");
-    if (marks_of(args[1], &marks) < 0)
-        return NULL;
-    Py_ssize_t count = PyList_Size(args[0]);
-    PyObject *codes = PyList_New(count);
-    Text last = {NULL, 0}; /* messages in a row mostly have one tag */
-    PyObject *last_code = NULL;
-    for (Py_ssize_t at = 0; codes && at < count; at++) {
-        size_t size;
-        const uint8_t *raw = bytes_of(PyList_GetItem(args[0], at), &size);
-        if (!raw)
-            goto failed;
-        Text tag = find_property(raw, size, "TAGS", 4);
-        if (holds_a_mark(raw, size, &marks) || !is_ascii(tag.bytes, tag.count)) {
-            Py_DECREF(codes);
-            Py_XDECREF(last_code);
-            return Py_NewRef(Py_None);
-        }
-        if (!last_code || tag.count != last.count || (tag.count && memcmp(tag.bytes, last.bytes, tag.count))) {
-            Py_XDECREF(last_code);
-            last_code = PyLong_FromLong((long)(int32_t)java_hash_from(0, tag.bytes, tag.count));
-            if (!last_code)
-                goto failed;
-            last = tag;
-        }
-        PyList_SetItem(codes, at, Py_NewRef(last_code));
-    }
-    Py_XDECREF(last_code);
-    return codes;
-failed:
-    Py_XDECREF(codes);
-    Py_XDECREF(last_code);
-    return NULL;
-}
-
 static PyObject *next_offset_name, *tail_name;
 
-/* The queue of a list, opened where it is None, as a new reference. */
-static PyObject *open_queue(PyObject *queues, PyObject *open, uint32_t queue_id)
+PyObject *open_queue(PyObject *queues, PyObject *open, uint32_t queue_id)
 {
     PyObject *queue = PyList_GetItem(queues, (Py_ssize_t)queue_id);
     if (queue != Py_None)

@@ -5,6 +5,7 @@
 #include "native.h"
 
 #define FRONT_BYTES 36
+#define SUM_BYTES 20 /* the whole-record checksum as a property */
 #define QUEUES_MAX 1024
 
 /* See `RecordTemplate`. */
@@ -39,5 +40,8 @@ typedef struct {
 /* Take the next offset of a queue of the list, opened by a call where it is None; -1 with an error set. */
 int take_offset(QueueOffsets *offsets, PyObject *queues, PyObject *open, uint32_t queue_id, uint64_t *taken);
 int save_offsets(const QueueOffsets *offsets, PyObject *queues);
+
+/* The queue of the list, opened where it is None, as a new reference. */
+PyObject *open_queue(PyObject *queues, PyObject *open, uint32_t queue_id);
 
 #endif

@@ -170,6 +170,10 @@ def test_arguments_of_other_types_are_refused():
         "one_record": ((0, 0, b"", True), b"", 0, 0, 0, 0, b"", b""),
         "plain_columns": ([], int),
         "plain_tag_codes": ([b""], (b"",)),
+        "put_batch": (
+            *(b"", 513, (), (0, 0, b"", True), bytes(52), [None], id),
+            *(0, 0, 0, 0, 0, 0, b""),
+        ),
         "put_frames": (b"", 0, (), (0, 0, b"", True), bytes(52), [], 0, 0, 0, 0, 0, int),
         "read_keys": ("text", 0, 0, 0, 0, 0),
         "read_records": (b"", "text", 0, 0, 0),

@@ -26,14 +26,21 @@ FILE_BYTES = 1 << 16
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each batch was stored together; after a None all take the slow path."""
     together: list[bool] = []
-    put_batch = RecordTemplate.put_batch
+    put_batch, put_batch_body = RecordTemplate.put_batch, RecordTemplate.put_batch_body
 
     def watched(self, *args):
         places = None if None in together else put_batch(self, *args)
         together.append(places is not None)
         return places
 
+    def watched_body(self, *args):
+        stored = None if None in together else put_batch_body(self, *args)
+        if stored is not None:  # else `put_batch` is next
+            together.append(True)
+        return stored
+
     monkeypatch.setattr(RecordTemplate, "put_batch", watched)
+    monkeypatch.setattr(RecordTemplate, "put_batch_body", watched_body)
     return together
 
 

@@ -14,12 +14,13 @@ from cometmq.broker.delivery.timer_schedule import TIMER_MARK
 from cometmq.broker.sends.batch_tag_codes import batch_tag_codes
 from cometmq.broker.sends.message_preparation import COPIED_MARKS, TRANSIENT_MARK
 from cometmq.errors import ProtocolError
-from cometmq.wire.records import message_batch, properties
+from cometmq.store.log.record_template import StoredBatch
+from cometmq.wire.records import message_batch, message_id, properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cometmq.store.log.record_template import RecordPositions, RecordTemplate
+    from cometmq.store.log.record_template import RecordTemplate
 
 SPECIAL_MARKS = (
     *COPIED_MARKS,
@@ -55,17 +56,28 @@ def plain_codes(raws: list[bytes], code_of: Callable[[bytes], int]) -> list[int]
 class PlainBatchWriter:
     """Puts the batches of one sender to one topic, all of whose messages have no flag."""
 
-    __slots__ = ("_code_of", "_messages_max", "_template")
+    __slots__ = ("_code_of", "_host", "_messages_max", "_template")
 
     def __init__(
-        self, template: RecordTemplate, code_of: Callable[[bytes], int], messages_max: int
+        self,
+        template: RecordTemplate,
+        code_of: Callable[[bytes], int],
+        messages_max: int,
+        store_host: bytes,
     ) -> None:
+        """`store_host` is the packed address that the ids of messages begin with."""
         self._template = template
         self._code_of = code_of
         self._messages_max = min(messages_max, SMALL_BATCH_MAX)
+        self._host = store_host
 
-    def put(self, queue_id: int, born_ms: int, body: bytes) -> RecordPositions | None:
+    def put(self, queue_id: int, born_ms: int, body: bytes) -> StoredBatch | None:
         """Put the messages of a request's body; None: nothing was kept, take the slow path."""
+        if native.c is not None:
+            host = self._host.hex().upper().encode()
+            place = queue_id, born_ms, body, self._messages_max
+            if stored := self._template.put_batch_body(*place, SPECIAL_MARKS, host):
+                return stored
         try:
             items, _ = message_batch.decode_part(body, 0, self._messages_max + 1)
         except ProtocolError:
@@ -76,4 +88,8 @@ class PlainBatchWriter:
         codes = plain_codes(raws, self._code_of)
         if codes is None:
             return None
-        return self._template.put_batch(queue_id, born_ms, bodies, raws, codes)
+        placed = self._template.put_batch(queue_id, born_ms, bodies, raws, codes)
+        if placed is None:
+            return None
+        ids = message_id.offset_ids(self._host, placed.phy_offsets).encode()
+        return StoredBatch(ids, placed.queue_offsets[0], len(bodies), placed.size)

@@ -234,17 +234,17 @@ class ConnectionFastPath:
         answers = self._answers if shared.batch.number == self._batch else self._begin()
         if answers is None:
             return False
-        places = plan.put_batch(queue_id, int(values[template.born_at]), body)
-        if places is None:
+        stored = plan.put_batch(queue_id, int(values[template.born_at]), body)
+        if stored is None:
             return False
         form, unique = usual
-        ids, opaque = shared.planner.ids_of(places.phy_offsets), values[template.opaque_at]
-        answer = form % (ids, queue_id, places.queue_offsets[0], *unique, opaque)
+        opaque = values[template.opaque_at]
+        answer = form % (stored.ids, queue_id, stored.queue_offset, *unique, opaque)
         answers.append(_HEAD.pack(len(answer) + 4, len(answer)) + answer)
         if shared.is_sync:
             self._connection.begin_request()
-        plan.counter.count += len(places.phy_offsets)
-        plan.counter.bytes += places.size
+        plan.counter.count += stored.messages
+        plan.counter.bytes += stored.size
         return True
 
     def frame(self, frame: Frame) -> bool:

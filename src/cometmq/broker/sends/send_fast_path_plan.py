@@ -20,7 +20,7 @@ from cometmq.errors import Reject
 from cometmq.model import topic as names
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import VERSION
-from cometmq.wire.records import message_id, properties, sysflag
+from cometmq.wire.records import properties, sysflag
 from cometmq.wire.templates.send_template import filled, unescaped
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cometmq.model.topic import TopicConfig
     from cometmq.net.connection import Connection
     from cometmq.settings.store import StoreSettings
-    from cometmq.store.log.record_template import RecordPositions, RecordTemplate
+    from cometmq.store.log.record_template import RecordPositions, RecordTemplate, StoredBatch
     from cometmq.store.message_store import MessageStore
     from cometmq.wire.templates.send_template import SendTemplate
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         [list[int], list[int], Sequence[bytes], list[bytes], list[int]], RecordPositions
     ]
     PutFrames = Callable[[bytes, int, tuple[object, ...], int], tuple[int, list[bytes], int]]
-    PutBatch = Callable[[int, int, bytes], RecordPositions | None]
+    PutBatch = Callable[[int, int, bytes], StoredBatch | None]
 
 QUEUES_MAX = 1024
 """Sends to topics with more queues take the slow path."""
@@ -246,13 +246,12 @@ class SendPlanner:
         )
         tags_code, topic = self._store.tags_code, header.topic
         plan.put_batch = PlainBatchWriter(
-            records, lambda raw: tags_code(topic, raw, 0), self._settings.batch_messages_max
+            records,
+            lambda raw: tags_code(topic, raw, 0),
+            self._settings.batch_messages_max,
+            self._send.responses.store_host,
         ).put
         return plan
-
-    def ids_of(self, phy_offsets: list[int]) -> bytes:
-        """The ids of messages, as the answer to a batch has them."""
-        return message_id.offset_ids(self._send.responses.store_host, phy_offsets).encode()
 
     def usual_batch(
         self, plan: SendPlan, texts: tuple[bytes, ...]

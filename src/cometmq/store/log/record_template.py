@@ -8,7 +8,8 @@ Java: none; MessageExtEncoder keeps nothing between messages.
 
 from __future__ import annotations
 
-from itertools import accumulate, repeat
+from itertools import accumulate, count, repeat
+from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -33,6 +34,15 @@ class RecordPositions(NamedTuple):
 
     phy_offsets: list[int]
     queue_offsets: Sequence[int]
+    size: int
+
+
+class StoredBatch(NamedTuple):
+    """A batch that was put: the offset ids of its messages, joined by commas, and its place."""
+
+    ids: bytes
+    queue_offset: int
+    messages: int
     size: int
 
 
@@ -279,23 +289,70 @@ class RecordTemplate:
         codes. None where `MessageStore.put_batch` must do it or say why not: nothing was kept.
         Measured for 512: 1.1 us each of one size, 1.2 of many; `put_run` takes 1.1 and 1.7; C 0.4.
         """
-        if native.c is not None:
-            return self._batch_in_c(queue_id, born_ms, bodies, raws, codes)
-        if self._sum_bytes:
-            raws = [raw + b"\x02" if raw and raw[-1] != 2 else raw for raw in raws]
-        batch, log, fixed = self._batch, self._log, self._fixed_bytes
-        body_sizes, raw_sizes = list(map(len, bodies)), list(map(len, raws))
-        sizes = [fixed + body + raw for body, raw in zip(body_sizes, raw_sizes, strict=True)]
-        total, longest = sum(sizes), max(raw_sizes)
-        if longest > self._properties_max or max(sizes) > self._size_max or not log.fits(total):
+        batch, log = self._batch, self._log
+        total, longest, largest = self._measured(bodies, raws)
+        if longest > self._properties_max or largest > self._size_max or not log.fits(total):
             return None
         now = batch.store_ms or batch.begin()
         if not now:
             return None
         log.make_room(total)
         queue = self._queues[queue_id] or self._open(queue_id)
-        phy_offsets = list(accumulate(sizes[:-1], initial=log.tail))
-        queue_offsets = range(queue.next_offset, queue.next_offset + len(sizes))
+        first, place = queue.next_offset, (queue_id, queue.next_offset, log.tail)
+        if native.c is None:
+            records, entries, phy_offsets = self._batch_records(
+                queue, place, born_ms, now, bodies, raws, codes
+            )
+        else:
+            together, entries, phy_offsets = native.c.batch_records(
+                self._shape, self._behind_at(now), queue, *place, born_ms, bodies, raws, codes
+            )
+            assert len(together) == total, "records are not as long as they were measured"
+            records = [together]
+        log.pending += records
+        log.tail += total
+        log.room -= total
+        queue.next_offset += len(bodies)
+        batch.entries += entries
+        return RecordPositions(phy_offsets, range(first, queue.next_offset), total)
+
+    def _measured(self, bodies: Sequence[bytes], raws: list[bytes]) -> tuple[int, int, int]:
+        """Bytes of all records, of the longest properties and of the largest record."""
+        if native.c is not None:
+            with_sum = bool(self._sum_bytes)
+            measured: tuple[int, int, int] = native.c.measure_records(
+                bodies, raws, self._fixed_bytes, with_sum
+            )
+            return measured
+        raw_sizes = list(map(len, self._ended(raws)))
+        sizes = [self._fixed_bytes + size for size in map(add, map(len, bodies), raw_sizes)]
+        return sum(sizes), max(raw_sizes), max(sizes)
+
+    def _ended(self, raws: list[bytes]) -> list[bytes]:
+        """Properties to which a checksum can be added."""
+        if not self._sum_bytes:
+            return raws
+        return [raw + b"\x02" if raw and raw[-1] != 2 else raw for raw in raws]
+
+    def _batch_records(
+        self,
+        queue: ConsumeQueue,
+        place: tuple[int, int, int],
+        born_ms: int,
+        now: int,
+        bodies: Sequence[bytes],
+        raws: list[bytes],
+        codes: Sequence[int],
+    ) -> tuple[list[bytes], list[QueueEntry], list[int]]:
+        """The records of a batch, the entries of their queue, and where each lies.
+
+        `place`: queue id, queue offset and phy_offset of the first.
+        """
+        queue_id, queue_offset, phy_offset = place
+        raws = self._ended(raws)
+        body_sizes, raw_sizes = list(map(len, bodies)), list(map(len, raws))
+        sizes = [self._fixed_bytes + size for size in map(add, body_sizes, raw_sizes)]
+        phy_offsets = list(accumulate(sizes[:-1], initial=phy_offset))
         behind = {size: self._behind_of(born_ms, now, size) for size in set(body_sizes)}
         middle = {size: self._middle_of(size) for size in set(raw_sizes)}
         fronts = map(
@@ -305,51 +362,49 @@ class RecordTemplate:
             [crc32(body) & _MASK for body in bodies],
             repeat(queue_id),
             repeat(self._flag),
-            queue_offsets,
+            count(queue_offset),
             phy_offsets,
             map(behind.__getitem__, body_sizes),
         )
         middles = map(middle.__getitem__, raw_sizes)
         records = list(map(b"".join, zip(fronts, bodies, middles, raws, strict=True)))
-        log.pending += self._with_sums(records)
-        log.tail += total
-        log.room -= total
-        queue.next_offset += len(sizes)
-        batch.entries += zip(repeat(queue), phy_offsets, sizes, codes, strict=False)
-        return RecordPositions(phy_offsets, queue_offsets, total)
+        entries = list(zip(repeat(queue), phy_offsets, sizes, codes, strict=False))
+        return self._with_sums(records), entries, phy_offsets
 
-    def _batch_in_c(
+    def put_batch_body(
         self,
         queue_id: int,
         born_ms: int,
-        bodies: Sequence[bytes],
-        raws: list[bytes],
-        codes: Sequence[int],
-    ) -> RecordPositions | None:
+        body: bytes,
+        count_max: int,
+        marks: tuple[bytes, ...],
+        host: bytes,
+    ) -> StoredBatch | None:
+        """Put the messages of a batch as `put_batch` does, from the body of its request.
+
+        At most so many, none of which holds a mark; `host` is what offset ids begin with, in hex
+        digits. None, and nothing kept: here it cannot be done, or not without the next file of the
+        log. Only where hot loops are in C. Measured for 32: 0.3 us a message, 1.0 by `put_batch`.
+        """
         assert native.c is not None
         batch, log = self._batch, self._log
-        total, longest, largest = native.c.measure_records(
-            bodies, raws, self._fixed_bytes, bool(self._sum_bytes)
-        )
-        if longest > self._properties_max or largest > self._size_max or not log.fits(total):
-            return None
         now = batch.store_ms or batch.begin()
         if not now:
             return None
-        log.make_room(total)
-        queue = self._queues[queue_id] or self._open(queue_id)
-        first = queue.next_offset
-        records, entries, phy_offsets = native.c.batch_records(
-            *(self._shape, self._behind_at(now), queue, queue_id, first, log.tail),
-            *(born_ms, bodies, raws, codes),
+        made = native.c.put_batch(
+            *(body, count_max, marks, self._shape, self._behind_at(now), self._queues, self._open),
+            *(queue_id, log.tail, log.room, born_ms, self._properties_max, self._size_max, host),
         )
-        assert len(records) == total, "records are not as long as they were measured"
+        if made is None:
+            return None
+        records, entries, ids, first = made
+        size = len(records)
         log.pending.append(records)
+        log.tail += size
+        log.room -= size
+        entries[0][0].next_offset = first + len(entries)
         batch.entries += entries
-        log.tail += total
-        log.room -= total
-        queue.next_offset += len(bodies)
-        return RecordPositions(phy_offsets, range(first, queue.next_offset), total)
+        return StoredBatch(ids, first, len(entries), size)
 
     def _middle_of(self, raw_bytes: int) -> bytes:
         """What stands between the body and the properties of this length."""
