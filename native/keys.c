@@ -45,6 +45,10 @@ static int add_words(Entries *entries, Text keys, uint32_t seed, int64_t place, 
     return 1;
 }
 
+#define WANTED 3
+#define WORD(text) {(const uint8_t *)(text), sizeof(text) - 1}
+static const Text wanted[WANTED] = {WORD("UNIQ_KEY"), WORD("KEYS"), WORD("TAGS")};
+
 /* Add the entries of a record by its topic and properties; 0: it is out of the ordinary, or there is no room. */
 static int add_keys(Entries *entries, const uint8_t *tail, size_t tail_bytes, int64_t place, int64_t time_ms)
 {
@@ -55,9 +59,9 @@ static int add_keys(Entries *entries, const uint8_t *tail, size_t tail_bytes, in
     uint32_t seed = java_hash_from(java_hash_from(0, tail + 1, topic_bytes), (const uint8_t *)"#", 1);
     const uint8_t *raw = tail + raw_at;
     size_t raw_bytes = tail_bytes - raw_at;
-    Text unique = find_property(raw, raw_bytes, "UNIQ_KEY", 8);
-    Text keys = find_property(raw, raw_bytes, "KEYS", 4);
-    Text tag = find_property(raw, raw_bytes, "TAGS", 4);
+    Text found[WANTED];
+    find_properties(raw, raw_bytes, wanted, found, WANTED);
+    Text unique = found[0], keys = found[1], tag = found[2];
     int is_added = 1;
     if (unique.bytes)
         is_added = add_entry(entries, java_hash_from(seed, unique.bytes, unique.count), place, time_ms);

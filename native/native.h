@@ -55,7 +55,8 @@ typedef struct {
     size_t count;
 } Text;
 
-/* The value of the last pair with this key that has a value; see `wire/records/properties.py`. */
+/* The value, for each key, of the last pair with this key that has a value; see `wire/records/properties.py`. */
+void find_properties(const uint8_t *raw, size_t count, const Text *keys, Text *found, int wanted);
 Text find_property(const uint8_t *raw, size_t count, const char *key, size_t key_count);
 
 /* The bytes of an object of type bytes; NULL with TypeError set for another. */

@@ -18,22 +18,26 @@ int is_ascii(const uint8_t *bytes, size_t count)
     return all < 0x80;
 }
 
-Text find_property(const uint8_t *raw, size_t count, const char *key, size_t key_count)
+void find_properties(const uint8_t *raw, size_t count, const Text *keys, Text *found, int wanted)
 {
-    Text found = {NULL, 0};
-    size_t at = 0;
-    while (count - at > key_count) { /* at: where a pair begins */
+    memset(found, 0, (size_t)wanted * sizeof *found);
+    for (size_t at = 0; at < count;) { /* at: where a pair begins */
         const uint8_t *end = memchr(raw + at, 2, count - at);
         size_t pair_end = end ? (size_t)(end - raw) : count;
-        size_t value_at = at + key_count + 1;
-        if (pair_end > value_at && raw[value_at - 1] == 1 && !memcmp(raw + at, key, key_count)) {
-            found.bytes = raw + value_at;
-            found.count = pair_end - value_at;
+        for (int one = 0; one < wanted; one++) {
+            size_t value_at = at + keys[one].count + 1;
+            if (pair_end > value_at && raw[value_at - 1] == 1 && !memcmp(raw + at, keys[one].bytes, keys[one].count))
+                found[one] = (Text){raw + value_at, pair_end - value_at};
         }
-        if (!end)
-            break;
         at = pair_end + 1;
     }
+}
+
+Text find_property(const uint8_t *raw, size_t count, const char *key, size_t key_count)
+{
+    const Text wanted = {(const uint8_t *)key, key_count};
+    Text found;
+    find_properties(raw, count, &wanted, &found, 1);
     return found;
 }
 
