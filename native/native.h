@@ -68,15 +68,17 @@ int prepare_messages(void);
 
 /* The methods, each described beside its definition. */
 PyObject *native_append_entries(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_batch_results(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_batch_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_chain_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_pulls(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_encode_keyed(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_fill_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_gather(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_measure_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_number_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_one_record(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *native_plain_columns(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_pack_messages(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_plain_tag_codes(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_read_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_read_records(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -1,8 +1,8 @@
-"""Batches at a broker: the loops in C give what their form in Python gives."""
+"""Batches, at a producer and at a broker: the loops in C give what their form in Python gives."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from cometmq import native
 from cometmq.broker.sends.plain_batches import SPECIAL_MARKS
+from cometmq.client.producer import plain_batch
+from cometmq.client.producer.send_fast_path import QueueTarget, results_of
+from cometmq.model.message import Message
+from cometmq.model.queue import MessageQueue
+from cometmq.model.results import SendResult
 from cometmq.wire.records import log_record, message_batch
+from cometmq.wire.templates.send_request import SendRequestTemplate
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from cometmq.client.producer.send_statistics import SendCounts
 
 if native.c is None:
     pytest.skip(f"the hot loops in C are missing: {native.why_not}", allow_module_level=True)
@@ -25,6 +32,81 @@ class Queue:
     """What the loops know of a consume queue."""
 
     next_offset = 7
+
+
+KEYS = st.one_of(
+    st.sampled_from(
+        [None, "", " ", "  ", "a b", "k" * 1024, "k" * 1025, "\x7f", "\x1f", "é", "\ud800"]
+    ),
+    st.just("k"),
+)
+USUAL = st.builds(
+    Message, st.just("T"), st.just(b"x"), tags=st.sampled_from(["a", None]), keys=KEYS
+)
+UNUSUAL = st.one_of(
+    st.builds(Message, st.sampled_from(["T", "U"]), st.binary(max_size=1)),
+    st.builds(Message, st.just("T"), st.just(b"x"), tags=st.sampled_from(["bad", "a"])),
+    st.builds(Message, st.just("T"), st.just(b"x"), sharding_key=st.sampled_from([None, "s"])),
+    st.builds(Message, st.just("T"), st.just(b"x"), delay_level=st.integers(0, 1)),
+    st.builds(Message, st.just("T"), st.just(b"x"), flag=st.integers(0, 1)),
+    st.builds(Message, st.just("T"), st.just(b"x"), properties=st.sampled_from([{}, {"a": "b"}])),
+    st.builds(Message, st.just("T"), st.just(b"x"), wait_store_ok=st.booleans()),
+)
+
+
+@given(st.lists(st.one_of(USUAL, USUAL, UNUSUAL), min_size=2, max_size=6))
+def test_messages_make_one_plain_batch_as_in_python(messages):
+    def tail_of(tag: str | None) -> bytes | None:
+        return {None: b"", "a": b"TAGS\x01a\x02"}.get(tag)
+
+    ids = [f"{number:032X}" for number in range(len(messages))]
+    expected = plain_batch._plain_batch_in_python(messages, tail_of)
+    batch = plain_batch.plain_batch(messages, tail_of, 32, 1 << 20)
+    assert (batch is None) == (expected is None)
+    if batch is None or expected is None:
+        return
+    body = expected.body(ids)
+    assert batch.body(ids) == body
+    assert plain_batch.plain_batch(messages, tail_of, 32, len(body)) is not None
+    assert plain_batch.plain_batch(messages, tail_of, 32, len(body) - 1) is None
+
+
+def test_a_body_takes_only_the_keys_that_it_has_room_for():
+    body = c.pack_messages([Message("T", b"x"), Message("T", b"yy")], Message, lambda _: b"", 3, 99)
+    for keys in (["a"], ["abc"], ["abc", "ab"], ["abc", "abcd"], ["abc"] * 3, ["abc", "x" * 999]):
+        with pytest.raises(ValueError, match="other"):
+            c.fill_keys(bytearray(body), keys)
+    for cut in range(1, len(body)):
+        with pytest.raises(ValueError, match="other"):
+            c.fill_keys(body[:cut], ["abc", "def"])
+    c.fill_keys(body, ["abc", "def"])
+    assert body.count(b"UNIQ_KEY\x01abc\x02") == body.count(b"UNIQ_KEY\x01def\x02") == 1
+
+
+def test_a_message_whose_fields_were_deleted_is_not_plain():
+    odd = Message("T", b"x")
+    del odd.tags
+    assert c.pack_messages([Message("T", b"x"), odd], Message, lambda _: b"", 3, 999) is None
+
+
+@given(
+    st.integers(0, (1 << 63) - 9),
+    st.lists(st.text("0123456789ABCDEF", max_size=4), max_size=5),
+    st.integers(0, 5),
+)
+def test_results_of_a_batch_are_those_of_the_form_in_python(first, offset_ids, count):
+    queue, ids = MessageQueue("T", "b", 3), [f"id-{number}" for number in range(count)]
+    form = SendRequestTemplate("g", "T", "b", 3, 4)
+    target = QueueTarget(queue, form, form, {}, cast("SendCounts", None))
+    answer = 3, first, ",".join(offset_ids), None
+    got = results_of(target, ids, answer)
+    assert all(type(one) is SendResult for one in got)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "c", None)
+        assert got == results_of(target, ids, answer)
+
+
+# ---- batches of a broker
 
 
 def shape_of(*, with_sum: bool) -> tuple[object, bytes]:
@@ -94,3 +176,16 @@ def test_an_error_of_opening_a_queue_is_passed_on():
         c.put_batch(
             *(body, 9, (), shape, behind, [None], {}.__getitem__), *(0, 0, 999, 0, 99, 999, b"")
         )
+
+
+def test_an_error_of_a_message_is_passed_on():
+    class Broken:
+        topic = "T"
+
+    def tail_of(tag: str | None) -> bytes:
+        raise KeyError(tag)
+
+    with pytest.raises(KeyError):
+        c.pack_messages([Message("T", b"x", tags="a")], Message, tail_of, 32, 999)
+    with pytest.raises(TypeError, match="no slot topic"):
+        c.pack_messages([Broken()], Broken, tail_of, 32, 999)

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from cometmq import native
 from cometmq.broker.sends.tag_codes import tags_code_of
-from cometmq.client.producer import plain_batch
-from cometmq.model.message import Message
 from cometmq.runtime.system_clock_and_files import MappedFile
 from cometmq.store.index.index_entries import IndexEntries
 from cometmq.store.index.index_file import IndexFile, IndexFileLayout
@@ -353,47 +351,3 @@ def test_pieces_by_a_damaged_entry_of_a_queue_are_those_of_the_form_in_python(
         patch.setattr(native, "c", None)
         assert got == file.gather(50, places, sizes)
     file.close()
-
-
-# ---- a producer's messages
-
-KEYS = st.one_of(
-    st.sampled_from(
-        [None, "", " ", "  ", "a b", "k" * 1024, "k" * 1025, "\x7f", "\x1f", "é", "\ud800"]
-    ),
-    st.just("k"),
-)
-USUAL = st.builds(
-    Message, st.just("T"), st.just(b"x"), tags=st.sampled_from(["a", None]), keys=KEYS
-)
-UNUSUAL = st.one_of(
-    st.builds(Message, st.sampled_from(["T", "U"]), st.binary(max_size=1)),
-    st.builds(Message, st.just("T"), st.just(b"x"), tags=st.sampled_from(["bad", "a"])),
-    st.builds(Message, st.just("T"), st.just(b"x"), sharding_key=st.sampled_from([None, "s"])),
-    st.builds(Message, st.just("T"), st.just(b"x"), delay_level=st.integers(0, 1)),
-    st.builds(Message, st.just("T"), st.just(b"x"), flag=st.integers(0, 1)),
-    st.builds(Message, st.just("T"), st.just(b"x"), properties=st.sampled_from([{}, {"a": "b"}])),
-    st.builds(Message, st.just("T"), st.just(b"x"), wait_store_ok=st.booleans()),
-)
-
-
-@given(st.lists(st.one_of(USUAL, USUAL, UNUSUAL), min_size=2, max_size=6))
-def test_messages_make_one_plain_batch_as_in_python(messages):
-    def tail_of(tag: str | None) -> bytes | None:
-        return {None: b"", "a": b"TAGS\x01a\x02"}.get(tag)
-
-    expected = plain_batch._plain_batch_in_python(messages, tail_of)
-    assert plain_batch.plain_batch(messages, tail_of) == expected
-
-
-def test_an_error_of_a_message_is_passed_on():
-    class Broken:
-        topic = "T"
-
-    def tail_of(tag: str | None) -> bytes:
-        raise KeyError(tag)
-
-    with pytest.raises(KeyError):
-        c.plain_columns([Message("T", b"x", tags="a")], Message, tail_of)
-    with pytest.raises(AttributeError):
-        c.plain_columns([Broken()], Broken, tail_of)

@@ -91,14 +91,6 @@ def test_a_damaged_batch_is_refused_as_in_python(items, flips, at, cut):
     assert outcome() == in_python(outcome)
 
 
-@given(st.lists(st.tuples(st.binary(max_size=9), PROPERTIES), min_size=1))
-def test_a_keyed_batch_is_encoded_as_in_python(parts):
-    bodies, others = map(list, zip(*parts, strict=True))
-    keys = [f"{number:032X}" for number in range(len(parts))]
-    encoded = message_batch.encode_keyed(keys, bodies, others)
-    assert encoded == in_python(lambda: message_batch.encode_keyed(keys, bodies, others))
-
-
 @given(st.lists(PROPERTIES, max_size=20))
 def test_tag_codes_are_those_of_the_tags_or_left_to_python(raws):
     codes = c.plain_tag_codes(raws, SPECIAL_MARKS)
@@ -161,14 +153,16 @@ def test_arguments_of_other_types_are_refused():
     wrong = {
         "append_entries": ([1],),
         "batch_records": ((1, 2, 3, 4), b"", 0, 0, 0, 0, 0, [], [], []),
+        "batch_results": (list, (0,) * 9, [], 0, ""),
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
         "cut_pulls": (b"", 0, ((b"",), (), 0, 0, 0, 0)),
         "decode_batch": ("text", 0, 1),
-        "encode_keyed": (["k"], [b""], ["text"]),
+        "fill_keys": (b"", []),
         "gather": (b"123", 10, (11.0,), (3,)),
         "measure_records": ([b""], [], 1, True),
+        "number_keys": ("", 0x1000, 1),
         "one_record": ((0, 0, b"", True), b"", 0, 0, 0, 0, b"", b""),
-        "plain_columns": ([], int),
+        "pack_messages": ([], int, id, 32, 99),
         "plain_tag_codes": ([b""], (b"",)),
         "put_batch": (
             *(b"", 513, (), (0, 0, b"", True), bytes(52), [None], id),

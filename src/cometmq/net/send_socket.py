@@ -31,23 +31,6 @@ _pack_time = Struct("@ll").pack
 _HAS_SOCKET_TIMEOUTS = sys.platform != "win32"
 
 
-class _PendingAnswer:
-    """The answer to one send, once it is here; has the methods of a future that are needed."""
-
-    __slots__ = ("answer",)
-
-    def __init__(self) -> None:
-        self.answer: SendAnswer | None = None
-
-    def done(self) -> bool:
-        """Whether the answer is here."""
-        return self.answer is not None
-
-    def set_result(self, answer: SendAnswer) -> None:
-        """Keep the answer."""
-        self.answer = answer
-
-
 class SendSocket:
     """A connection to one broker, made at once; raises ConnectFailed. One thread at a time."""
 
@@ -78,9 +61,7 @@ class SendSocket:
                 self._bound(timeout_s)
             self._socket.sendall(frame)
             data = self._socket.recv(_CHUNK_BYTES)
-            pending = _PendingAnswer()
-            if self._answers.tell(data, {opaque: (pending, 0.0)}) == len(data):
-                answer = pending.answer
+            answer = self._answers.answer_in(data, opaque)
             if answer is None:
                 answer = self._read_on(data, opaque, deadline)
         except (BlockingIOError, TimeoutError):

@@ -8,7 +8,7 @@ import pytest
 from client.scripted_broker import TOPIC
 from cometmq import AsyncProducer, BrokerError, Message, Producer, RemotingTimeout
 from cometmq.client.producer import thread_sender
-from cometmq.client.producer.plain_batch import plain_batch
+from cometmq.client.producer.plain_batch import plain_batch as plain_batch_of
 from cometmq.client.producer.prepared_message import PreparedBatch
 from cometmq.wire.codes import RequestCode, ResponseCode
 from cometmq.wire.command import response
@@ -22,6 +22,10 @@ BATCH = RequestCode.SEND_BATCH_MESSAGE
 def tail_of(tags):
     found = b"WAIT\x01true\x02"
     return found if tags is None else b"%bTAGS\x01%b\x02" % (found, tags.encode())
+
+
+def plain_batch(messages):
+    return plain_batch_of(messages, tail_of, 32, 1 << 20)
 
 
 def items_of(body):
@@ -46,14 +50,14 @@ def test_a_plain_batch_says_the_same_as_the_slow_path(keys, tags):
         Message(TOPIC, b"x" * (at + 1), tags=tag, keys=key, properties={})
         for at, (key, tag) in enumerate(zip(keys, tags, strict=True))
     ]
-    batch = plain_batch(messages, tail_of)
+    batch = plain_batch(messages)
     ids = [f"{at:032X}" for at in range(3)]
     slow = PreparedBatch(TOPIC, 0)
     for message, msg_id in zip(messages, ids, strict=True):
         slow.add(message, msg_id)
     body = batch.body(ids)
     assert items_of(body) == items_of(slow.body())
-    assert len(body) <= batch.size_most
+    assert plain_batch_of(messages, tail_of, 32, len(body) - 1) is None
 
 
 @pytest.mark.parametrize(
@@ -77,13 +81,13 @@ def test_what_is_unusual_takes_the_slow_path(unusual):
     for name, value in unusual.items():
         setattr(odd, name, value)
     usual = Message(TOPIC, b"y", keys="k")
-    assert plain_batch([usual, usual], tail_of) is not None
-    assert plain_batch([usual, odd], tail_of) is None
-    assert plain_batch([odd, usual], tail_of) is None
-    assert plain_batch([usual], tail_of) is None
-    assert plain_batch([usual, Message("other", b"x")], tail_of) is None
-    assert plain_batch([usual, "text"], tail_of) is None
-    assert plain_batch([usual] * 513, tail_of) is None
+    assert plain_batch([usual, usual]) is not None
+    assert plain_batch([usual, odd]) is None
+    assert plain_batch([odd, usual]) is None
+    assert plain_batch([usual]) is None
+    assert plain_batch([usual, Message("other", b"x")]) is None
+    assert plain_batch([usual, "text"]) is None
+    assert plain_batch([usual] * 513) is None
 
 
 def pair(text):

@@ -203,7 +203,7 @@ def test_unique_keys_are_unique_and_tell_host_pid_and_time_of_month():
 
 
 @pytest.mark.parametrize("before", [0, 1, 0xFF0, 0x0FFF, 0x1000, 0xFFF8])
-def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before):
+def test_keys_taken_together_are_those_that_would_be_taken_one_by_one(before, each_form):
     one, many = (message_id.UniqKeyGenerator(bytes((127, 0, 0, 1)), 7, 9) for _ in range(2))
     now_ms = 1_700_000_000_000
     for _ in range(before):

@@ -127,6 +127,23 @@ def test_answers_cut_by_their_shape_say_what_the_decoder_says(values, transactio
         assert len(found) == len(values)
 
 
+def test_an_answer_that_came_alone_is_cut_and_anything_else_is_left_to_the_decoder():
+    answers = SendResponseLayouts()
+    one, other = answer(1, 2, 345), answer(2, 13, 45)
+    assert answers.answer_in(one.encode(), 1) is None
+    for command in (one, other):
+        answers.learn(header_of(command), command)
+    for _ in range(2):
+        for command, said in ((one, (2, 345)), (other, (13, 45))):
+            found = answers.answer_in(command.encode(), command.opaque)
+            assert found == (*said, "7F" * 16, None)
+    frame = one.encode()
+    assert answers.answer_in(frame, 2) is None
+    odd = frame.replace(b'"code":0', b'"code":1'), frame.replace(b'"opaque":1', b'"opaque":x')
+    for data in (b"", frame[:-1], frame * 2, frame + other.encode(), *odd):
+        assert answers.answer_in(data, 1) is None
+
+
 @pytest.mark.parametrize("odd_at", [0, 5, 29])
 def test_of_many_answers_those_before_an_odd_one_are_given(odd_at):
     answers = SendResponseLayouts()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cometmq.client.producer import message_checks as checks
 from cometmq.client.producer.key_locks import KeyLocks
-from cometmq.client.producer.plain_batch import BATCH_MESSAGES_MAX, PlainBatch
+from cometmq.client.producer.plain_batch import BATCH_MESSAGES_MAX
 from cometmq.client.producer.prepared_message import PreparedBatch, prepare
 from cometmq.client.producer.retrying_sender import UNTIL_DEADLINE
 from cometmq.client.producer.send_fast_path import FRAME_BYTES_MAX, results_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from cometmq.client.middleware.send_hooks import BatchStored
     from cometmq.client.producer.key_locks import KeyReservation
+    from cometmq.client.producer.plain_batch import AnyBatch
     from cometmq.client.producer.producer_options import ProducerOptions
     from cometmq.client.producer.queue_selector import QueueSelector
     from cometmq.client.producer.retrying_sender import ChooseQueue, RetryingSender
@@ -96,7 +97,7 @@ class BatchSender:
             return await self._send_frame_to(targets[0], batch, deadline, retries)
 
     async def _send_frame_to(
-        self, target: QueueTarget, batch: PlainBatch, deadline: float, retries: int
+        self, target: QueueTarget, batch: AnyBatch, deadline: float, retries: int
     ) -> list[SendResult] | None:
         """Send them to this queue; None when there is no connection yet."""
         begun = asyncio.get_running_loop().time()

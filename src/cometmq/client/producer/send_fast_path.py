@@ -15,9 +15,10 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
+from cometmq import native
 from cometmq.client.producer import prepared_message as slow_path
 from cometmq.client.producer.message_checks import check_topic
-from cometmq.client.producer.plain_batch import TEXT_MAX, PlainBatch, plain_batch
+from cometmq.client.producer.plain_batch import TEXT_MAX, AnyBatch, plain_batch
 from cometmq.model.queue import MessageQueue
 from cometmq.model.results import SendResult, SendStatus
 from cometmq.rules.filters.tag_expressions import is_unnameable
@@ -107,8 +108,9 @@ class SendFastPath:
     """Sends the plain messages of one producer."""
 
     __slots__ = (
-        "_attempt_s", "_batch_tails", "_body_below", "_born_ms", "_frame_max", "_now_ms",
-        "_options", "_routes", "_selector", "_session", "_statistics", "_tails", "_take_key",
+        "_attempt_s", "_batch_tails", "_body_below", "_born_ms", "_frame_max", "_key_bytes",
+        "_now_ms", "_options", "_routes", "_selector", "_session", "_statistics", "_tails",
+        "_take_key",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +137,7 @@ class SendFastPath:
         )
         self._now_ms = session.clock.now_ms
         self._take_key = session.uniq_keys.next_key
+        self._key_bytes = session.uniq_keys.key_bytes
         self._routes: dict[str, CachedRoute] = {} if is_off else session.routes.cached
         self._born_ms = 0
         self._tails: dict[str | None, bytes] = {}
@@ -200,14 +203,13 @@ class SendFastPath:
         channel.send_frame_for(waiter, opaque, frame, deadline)
         return target, msg_id, born_ms
 
-    def batch_of(self, messages: list[Message]) -> PlainBatch | None:
+    def batch_of(self, messages: list[Message]) -> AnyBatch | None:
         """The messages as a batch that fits into one plain frame; None: use the slow path."""
         if not self._routes:
             return None
-        batch = plain_batch(messages, self._batch_tail)
-        return batch if batch is not None and batch.size_most <= self._frame_max else None
+        return plain_batch(messages, self._batch_tail, self._key_bytes, self._frame_max)
 
-    def targets_for(self, batch: PlainBatch) -> list[QueueTarget] | None:
+    def targets_for(self, batch: AnyBatch) -> list[QueueTarget] | None:
         """The queues for a batch, in round-robin order; None: use the slow path."""
         targets = self._targets_of(batch.topic)
         if targets is None:
@@ -216,13 +218,13 @@ class SendFastPath:
         targets.turn += 1
         return targets.queues[turn:] + targets.queues[:turn]
 
-    def target_for(self, batch: PlainBatch, turn: int) -> QueueTarget | None:
+    def target_for(self, batch: AnyBatch, turn: int) -> QueueTarget | None:
         """The queue at a thread's own round-robin position; None: use the slow path."""
         targets = self._targets_of(batch.topic)
         return None if targets is None else targets.queues[turn % targets.count]
 
     def post_batch(
-        self, batch: PlainBatch, target: QueueTarget, deadline: float
+        self, batch: AnyBatch, target: QueueTarget, deadline: float
     ) -> PostedBatch | None:
         """Write a batch to its queue's broker; None when there is no connection yet."""
         channel = target.channel
@@ -237,7 +239,7 @@ class SendFastPath:
         return channel.send_frame(opaque, fill(opaque), deadline), target, ids, born_ms
 
     def batch_frame(
-        self, batch: PlainBatch, target: QueueTarget
+        self, batch: AnyBatch, target: QueueTarget
     ) -> tuple[list[str], int, Callable[[int], tuple[bytes, ...]]]:
         """The ids and birth time (ms) of a batch, and what makes its frame for an opaque."""
         born_ms = self._now_ms()
@@ -355,6 +357,12 @@ def results_of(
     queue_id, first, offset_msg_ids, _ = answer
     if queue.queue_id != queue_id:
         queue = _other_queue(target, queue_id)
+    if native.c is not None:
+        shared = (_OK, "", queue, 0, "", None, _REGION, True, None)
+        made: list[SendResult] = native.c.batch_results(
+            SendResult, shared, ids, first, offset_msg_ids
+        )
+        return made
     count = len(ids)
     offset_ids = offset_msg_ids.split(",")
     if len(offset_ids) != count:

@@ -14,6 +14,7 @@ from itertools import count, islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _month_bounds(now_ms: int) -> tuple[int, int]:
 class UniqKeyGenerator:
     """Makes unique keys for one producer process. Safe to call from several threads."""
 
-    __slots__ = ("_block", "_counter", "_month", "_prefix")
+    __slots__ = ("_block", "_counter", "_month", "_prefix", "key_bytes")
 
     def __init__(self, host: bytes, pid: int, seed: int) -> None:
         """`host`: packed IP (4 or 16 bytes). `seed`: any number that differs between processes."""
@@ -71,6 +72,8 @@ class UniqKeyGenerator:
         self._prefix = (host + _PROCESS.pack(pid & 0xFFFF, seed & 0xFFFFFFFF)).hex().upper()
         self._counter = count()
         self._month = (0, 0)
+        self.key_bytes = len(self._prefix) + 12
+        """How long a key is."""
         self._block = (-1, -1, "")  # one tuple: another thread sees all of it or nothing
 
     def next_key(self, now_ms: int) -> str:
@@ -92,25 +95,38 @@ class UniqKeyGenerator:
 
     def next_keys(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""
-        text, ends = self._take(now_ms, how_many)
-        return [text + end for end in ends]
+        text, numbers = self._take(now_ms, how_many)
+        if native.c is not None and len(text) + 3 == self.key_bytes:
+            keys: list[str] = native.c.number_keys(text, numbers[0] & 0xFFF, how_many)
+            return keys
+        return [text + end for end in self._ends(text, numbers)]
 
     def joined_keys(self, now_ms: int, how_many: int) -> bytes:
         """The next keys, all of one length, end to end: a fifth of the time of a list."""
         parts: list[str] = []
         for at in range(0, how_many, _PART):
-            text, ends = self._take(now_ms, min(_PART, how_many - at))
-            parts += (text, text.join(ends))
+            text, numbers = self._take(now_ms, min(_PART, how_many - at))
+            parts += (text, text.join(self._ends(text, numbers)))
         return "".join(parts).encode()
 
-    def _take(self, now_ms: int, how_many: int) -> tuple[str, list[str]]:
-        """What the next keys have in common, and how each of them ends."""
+    def _take(self, now_ms: int, how_many: int) -> tuple[str, list[int]]:
+        """What the next keys have in common, and their numbers.
+
+        The three digits that are left are those of numbers in a row, else there are four.
+        """
         numbers = list(islice(self._counter, how_many))
         first, last = numbers[0], numbers[-1]
         at_ms, block, text = self._block
         if now_ms != at_ms or first >> 12 != block:
             text = self._begin(now_ms, first >> 12)
-        at, end = first & 0xFFF, (first & 0xFFF) + how_many
-        if end <= 0x1000 and last - first == how_many - 1:  # in a row, as they are but for threads
-            return text, _DIGITS[at:end]
-        return text[:-1], [_HEX[one >> 12 & 0xF] + _DIGITS[one & 0xFFF] for one in numbers]
+        is_one_block = (first & 0xFFF) + how_many <= 0x1000
+        if is_one_block and last - first == how_many - 1:  # in a row, as they are but for threads
+            return text, numbers
+        return text[:-1], numbers
+
+    def _ends(self, text: str, numbers: list[int]) -> list[str]:
+        """How the keys of these numbers end that begin with a text of `_take`."""
+        if len(text) + 3 == self.key_bytes:
+            at = numbers[0] & 0xFFF
+            return _DIGITS[at : at + len(numbers)]
+        return [_HEX[one >> 12 & 0xF] + _DIGITS[one & 0xFFF] for one in numbers]
