@@ -38,6 +38,7 @@ from cometmq.spark.source.partition_packing import partitions_of
 from cometmq.spark.source.planned_offsets import PlannedOffsets
 from cometmq.spark.source.pull import read_batches
 from cometmq.spark.source.recreated_queues import checked_ranges, recreated_queues
+from cometmq.spark.source.worker_heap import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +133,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition."""
-        return read_batches(self._options, partition.value)
+        yield from read_batches(self._options, partition.value)
+        freeze_imports()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: this call comes a batch late; `latestOffset` commits what is done."""
