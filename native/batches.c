@@ -248,8 +248,10 @@ PyObject *native_put_batch(PyObject *module, PyObject *const *args, Py_ssize_t g
     PyObject *result = NULL, *queue = NULL, *number = NULL;
     if (PyErr_Occurred() || marks_of(args[2], &batch->marks) < 0 || shape_of(args[3], args[4], &batch->shape) < 0)
         goto done;
-    if (batch->count_max > ITEMS_MAX || host.count > HOST_MAX || batch->properties_max > 0x7FFFu - (batch->shape.with_sum ? SUM_BYTES : 0) ||
-        batch->size_max > 0x7FFFFFFF || queue_id >= (size_t)PyList_Size(args[5])) {
+    size_t properties_most = 0x7FFF - (batch->shape.with_sum ? SUM_BYTES : 0);
+    if (batch->count_max < 0 || batch->count_max > ITEMS_MAX || host.count > HOST_MAX ||
+        batch->properties_max > properties_most || batch->size_max > 0x7FFFFFFF ||
+        queue_id >= (size_t)PyList_Size(args[5])) {
         PyErr_SetString(PyExc_ValueError, "more messages, or longer ones, than there can be, or no such queue");
         goto done;
     }

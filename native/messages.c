@@ -3,6 +3,7 @@
  * See `client/producer/plain_batch.py`, `client/producer/send_fast_path.py` and `wire/records/message_batch.py`.
  */
 #include "native.h"
+#include <limits.h>
 #include <structmember.h>
 
 #define TEXT_MAX 1024
@@ -297,21 +298,26 @@ static int set_values(PyObject *values, PyObject *id, long long offset, PyObject
 }
 
 /* batch_results(kind, shared, ids, first, offset_ids) -> one result, a tuple of this type, for each id: the values of
- * `shared` with that id, with queue offsets from `first` on and the offset ids of an ASCII text, which are parted by
- * commas; all of it where they are not as many. */
+ * `shared` with that id, with queue offsets from `first` on and the offset ids of a text, which are parted by commas; all
+ * of it where they are not as many. None for a text beyond ASCII and for offsets that are no 64-bit numbers. */
 PyObject *native_batch_results(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     (void)module;
     Py_ssize_t bytes;
-    if (given != 5 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) || args[0] == (PyObject *)&PyTuple_Type ||
-        !PyTuple_Check(args[1]) || PyTuple_Size(args[1]) != RESULT_FIELDS || !PyList_Check(args[2]))
+    if (given != 5 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], &PyTuple_Type) ||
+        args[0] == (PyObject *)&PyTuple_Type || !PyTuple_Check(args[1]) || PyTuple_Size(args[1]) != RESULT_FIELDS ||
+        !PyList_Check(args[2]) || !PyLong_Check(args[3]))
         return PyErr_Format(PyExc_TypeError, "batch_results takes a type, nine values, a list, a number and a text");
-    long long first = PyLong_AsLongLong(args[3]);
-    const char *text = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8AndSize(args[4], &bytes);
-    if (!text || bytes != PyUnicode_GetLength(args[4]))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "offset ids are ASCII");
-    newfunc make = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    const char *text = PyUnicode_AsUTF8AndSize(args[4], &bytes);
+    if (!text)
+        return NULL;
     Py_ssize_t count = PyList_Size(args[2]), pieces = 1, from = 0;
+    long long first = PyLong_AsLongLong(args[3]);
+    int is_large = PyErr_Occurred() || first > LLONG_MAX - count;
+    PyErr_Clear();
+    if (is_large || bytes != PyUnicode_GetLength(args[4]))
+        return Py_NewRef(Py_None);
+    newfunc make = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
     for (const char *at = text; (at = memchr(at, ',', (size_t)(text + bytes - at))); at++)
         pieces++;
     PyObject *results = PyList_New(count);
@@ -325,8 +331,7 @@ PyObject *native_batch_results(PyObject *module, PyObject *const *args, Py_ssize
         Py_ssize_t to = comma ? comma - text : bytes;
         PyObject *place = pieces == count ? PyUnicode_Substring(args[4], from, to) : Py_NewRef(args[4]);
         from = to < bytes ? to + 1 : bytes;
-        long long offset = (long long)((uint64_t)first + (uint64_t)number);
-        int done = set_values(values, PyList_GetItem(args[2], number), offset, place);
+        int done = set_values(values, PyList_GetItem(args[2], number), first + number, place);
         PyObject *arguments = done ? PyTuple_Pack(1, values) : NULL;
         PyObject *result = arguments ? make((PyTypeObject *)args[0], arguments, NULL) : NULL;
         Py_XDECREF(arguments);

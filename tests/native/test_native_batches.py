@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cometmq import native
@@ -90,10 +90,12 @@ def test_a_message_whose_fields_were_deleted_is_not_plain():
 
 
 @given(
-    st.integers(0, (1 << 63) - 9),
-    st.lists(st.text("0123456789ABCDEF", max_size=4), max_size=5),
+    st.one_of(st.integers(0, 1 << 64), st.integers((1 << 63) - 9, (1 << 63) + 9)),
+    st.lists(st.text("0123456789ABCDEFé", max_size=4), max_size=5),
     st.integers(0, 5),
 )
+@example(1 << 63, ["A"], 1)
+@example(0, ["é"], 1)
 def test_results_of_a_batch_are_those_of_the_form_in_python(first, offset_ids, count):
     queue, ids = MessageQueue("T", "b", 3), [f"id-{number}" for number in range(count)]
     form = SendRequestTemplate("g", "T", "b", 3, 4)
@@ -175,6 +177,17 @@ def test_an_error_of_opening_a_queue_is_passed_on():
     with pytest.raises(KeyError):
         c.put_batch(
             *(body, 9, (), shape, behind, [None], {}.__getitem__), *(0, 0, 999, 0, 99, 999, b"")
+        )
+
+
+@pytest.mark.parametrize("count_max", [-1, 513])
+def test_no_more_messages_are_cut_than_there_is_room_for(count_max):
+    shape, behind = shape_of(with_sum=True)
+    body = message_batch.encode([message_batch.BatchItem(0, b"x", b"")] * 600)
+    with pytest.raises(ValueError, match="more messages"):
+        c.put_batch(
+            *(body, count_max, (), shape, behind, [Queue()], Queue),
+            *(0, 0, 1 << 20, 0, 99, 999, b""),
         )
 
 

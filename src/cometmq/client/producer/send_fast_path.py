@@ -359,10 +359,11 @@ def results_of(
         queue = _other_queue(target, queue_id)
     if native.c is not None:
         shared = (_OK, "", queue, 0, "", None, _REGION, True, None)
-        made: list[SendResult] = native.c.batch_results(
+        made: list[SendResult] | None = native.c.batch_results(
             SendResult, shared, ids, first, offset_msg_ids
         )
-        return made
+        if made is not None:
+            return made
     count = len(ids)
     offset_ids = offset_msg_ids.split(",")
     if len(offset_ids) != count:
