@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
 from cometmq.runtime.worker_jobs import problem_of
 
@@ -162,6 +163,13 @@ class SimFile:
 
     def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
         """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
+        self._check()
+        if native.c is None:
+            return None
+        found: tuple[int, bytes] | None = native.c.read_records(
+            entries, self._inode.live, self._size, base, bytes_max
+        )
+        return found
 
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` unless the disk is asleep and these bytes were not fetched before."""

@@ -56,7 +56,7 @@ def plain_codes(raws: list[bytes], code_of: Callable[[bytes], int]) -> list[int]
 class PlainBatchWriter:
     """Puts the batches of one sender to one topic, all of whose messages have no flag."""
 
-    __slots__ = ("_code_of", "_host", "_messages_max", "_template")
+    __slots__ = ("_code_of", "_host", "_host_digits", "_messages_max", "_template")
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class PlainBatchWriter:
         self._code_of = code_of
         self._messages_max = min(messages_max, SMALL_BATCH_MAX)
         self._host = store_host
+        self._host_digits = store_host.hex().upper().encode()
 
     def put(self, queue_id: int, born_ms: int, body: bytes) -> StoredBatch | None:
         """Put the messages of a request's body; None: nothing was kept, take the slow path."""
         if native.c is not None:
-            host = self._host.hex().upper().encode()
             place = queue_id, born_ms, body, self._messages_max
-            if stored := self._template.put_batch_body(*place, SPECIAL_MARKS, host):
+            if stored := self._template.put_batch_body(*place, SPECIAL_MARKS, self._host_digits):
                 return stored
         try:
             items, _ = message_batch.decode_part(body, 0, self._messages_max + 1)
