@@ -6,10 +6,10 @@
 The broker runs in this process, on uvloop where it is installed, with its clients' ends of real
 sockets. The requests of an iteration are written first, then the loop runs until they are answered;
 only that is measured (as in loop_cost.py). Rounds without and with timers around the steps take
-turns. A step's time is that of its functions without the steps inside them, less what its timers
-cost (measured with functions that do nothing). The rest is what all steps leave of the CPU of the
-rounds without timers: the loop, system calls that no step makes, functions between the steps. Of
-the iterations of a round the first quartile counts, of the rounds the median. The key index works
+turns. A step's time is that of its functions without the steps inside them. What a round with
+timers takes more than one without is taken off the steps, by their calls. The rest is what no step
+is: the loop, system calls that no step makes, functions between the steps. Of the iterations of a
+round those around the first quartile count, of the rounds the median. The key index works
 behind the answers: its step is what it takes to catch up. Us a request; a pull is one of 32
 messages.
 """
@@ -24,7 +24,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 PAGE = HERE.parent / "docs" / "design" / "hot-path.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
 ROUNDS, ITERATIONS = 7, 120
+REST, ALL = "the loop, system calls, the rest", "all, up to the answers"
 
 
 class Step(NamedTuple):
@@ -141,24 +142,38 @@ class Timers:
                 stack.enter_context(patch.object(owner, name, timed))
         return stack
 
+    def taken(self) -> tuple[dict[str, float], dict[str, int], dict[str, int]]:
+        """Copies of what was noted."""
+        return dict(self.spent), dict(self.calls), dict(self.inside)
+
     def clear(self) -> None:
         for each in (self.spent, self.calls, self.inside):
             each.clear()
 
 
-def timer_costs() -> tuple[float, float]:
-    """Seconds that a timer adds to its own step, and to the one around it."""
+class Iteration(NamedTuple):
+    """What one iteration took: its CPU seconds, those of each step, calls, and calls inside."""
+
+    whole: float
+    spent: dict[str, float]
+    calls: dict[str, int]
+    inside: dict[str, int]
+
+
+def own_share() -> float:
+    """Which share of a timer's cost its own step has; the other is that of the step around it."""
     timers = Timers()
     inner = timers.around("inner", lambda: None)
     outer = timers.around("outer", lambda: [inner() for _ in range(1000)])
-    bare = min(_timed(lambda: [(lambda: None)() for _ in range(1000)]) for _ in range(50)) / 1000
+    bare = min(_timed(lambda: [(lambda: None)() for _ in range(1000)]) for _ in range(50))
     owns, arounds = [], []
     for _ in range(50):
         timers.clear()
         outer()
-        owns.append(timers.spent["inner"] / 1000)
-        arounds.append(timers.spent["outer"] / 1000)
-    return max(min(owns) - bare, 0.0), min(arounds)
+        owns.append(timers.spent["inner"])
+        arounds.append(timers.spent["outer"])
+    own = max(min(owns) - bare, 0.0)
+    return own / (own + min(arounds))
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -172,58 +187,59 @@ class Bench:
 
     def __init__(self, broker: Broker, client: Client) -> None:
         self._broker, self._client = broker, client
-        self._costs = timer_costs()
+        self._own_share = own_share()
         self._timers = Timers()
         self._timed_client: Client | None = None
 
     async def steps(self, row: str) -> dict[str, float]:
-        """CPU us a request of a row: all of it, each step, and the rest."""
-        wholes: list[float] = []
-        rounds: list[dict[str, float]] = []
+        """CPU us a request of a row: each step, the rest, and all of it."""
         self._timers, self._timed_client = Timers(), None
-        for _ in range(ROUNDS):
-            wholes.append(await self._whole(row))
-            rounds.append(await self._timed(row))
-        found = {step.name: median(one.get(step.name, 0.0) for one in rounds) for step in ROWS[row]}
-        found["the loop, system calls, the rest"] = median(
-            whole - sum(value for name, value in one.items() if name != BEHIND.name)
-            for whole, one in zip(wholes, rounds, strict=True)
-        )
-        found["all, up to the answers"] = median(wholes)
-        return found
+        rounds = [await self._timed(row, await self._whole(row)) for _ in range(ROUNDS)]
+        return {name: median(one[name] for one in rounds) for name in rounds[0]}
 
     async def _whole(self, row: str) -> float:
-        requests = SHAPES[row][0] * SHAPES[row][1]
+        """CPU seconds of an iteration without timers."""
         spent = sorted([await self._client.iterate(SHAPES[row]) for _ in range(ITERATIONS)])
         await self._settle()
-        return spent[ITERATIONS // 4] / requests * 1e6
+        return spent[ITERATIONS // 4]
 
-    async def _timed(self, row: str) -> dict[str, float]:
+    async def _timed(self, row: str, whole: float) -> dict[str, float]:
+        """The same, step by step, where an iteration without timers takes `whole` seconds."""
         shape, timers = SHAPES[row], self._timers
-        requests = shape[0] * shape[1]
-        own, around = self._costs
-        found: dict[str, list[float]] = {}
-        behind = 0.0
+        requests, behind = shape[0] * shape[1], 0.0
+        iterations: list[Iteration] = []
         with timers.patched(ROWS[row]):
             client = await self._connected(row)
             for _ in range(ITERATIONS):
                 timers.clear()
-                await client.iterate(shape)
-                for name, seconds in timers.spent.items():
-                    if name == BEHIND.name:
-                        behind += seconds
-                        continue
-                    extra = timers.calls[name] * own + timers.inside[name] * around
-                    found.setdefault(name, []).append(max(seconds - extra, 0.0))
+                iterations.append(Iteration(await client.iterate(shape), *timers.taken()))
+                behind += iterations[-1].spent.pop(BEHIND.name, 0.0)
             timers.clear()
             await self._settle()
             behind += timers.spent.get(BEHIND.name, 0.0)
-        each = {
-            name: sorted(times)[len(times) // 4] / requests * 1e6 for name, times in found.items()
-        }
-        if BEHIND in ROWS[row]:
-            each[BEHIND.name] = behind / (ITERATIONS * requests) * 1e6
-        return each
+        iterations.sort(key=lambda one: one.whole)
+        usual = iterations[ITERATIONS // 6 : ITERATIONS // 3]
+        found = self._without_timers(usual, whole)
+        found[BEHIND.name] = behind / ITERATIONS
+        names = [step.name for step in ROWS[row]]
+        return {name: found.get(name, 0.0) / requests * 1e6 for name in (*names, REST, ALL)}
+
+    def _without_timers(self, usual: list[Iteration], whole: float) -> dict[str, float]:
+        """Seconds of each step of these iterations, in the mean, and of the rest."""
+        timed = fmean(one.whole for one in usual)
+        calls = fmean(sum(one.calls.values()) for one in usual)
+        inside = fmean(sum(one.inside.values()) for one in usual)
+        cost, own = (timed - whole) / calls, self._own_share
+        found = {}
+        for name in usual[0].spent:
+            spent = fmean(one.spent.get(name, 0.0) for one in usual)
+            own_calls = fmean(one.calls.get(name, 0) for one in usual)
+            inner_calls = fmean(one.inside.get(name, 0) for one in usual)
+            found[name] = spent - cost * (own * own_calls + (1 - own) * inner_calls)
+        steps = sum(fmean(one.spent.get(name, 0.0) for one in usual) for name in found)
+        found[REST] = timed - steps - cost * (1 - own) * (calls - inside)
+        found[ALL] = whole
+        return found
 
     async def _connected(self, row: str) -> Client:
         """Connections that were made while the functions are timed, as some are looked up then."""
