@@ -36,7 +36,6 @@ from cometmq.broker.pulls import pull_handler
 from cometmq.broker.pulls.pull_check import PullCheck
 from cometmq.broker.pulls.pull_fast_path import PullFastPath
 from cometmq.broker.pulls.pull_handler import PullHandler
-from cometmq.broker.pulls.pull_reader import PullReader
 from cometmq.broker.sends.send_fast_path import ConnectionFastPath, FastPaths
 from cometmq.net.connection import Connection
 from cometmq.net.server import ServerProtocol
@@ -85,9 +84,10 @@ PULL = (
     Step("which fast path", ((ConnectionFastPath, "chunk"),)),
     Step("pulls cut and matched", ((PullTemplates, "cut"),)),
     Step("may this group read this topic", ((PullCheck, "check"),)),
-    Step("each pull of the chunk", ((PullFastPath, "take"), (PullHandler, "plan_from_memory"))),
-    Step("read, note, encode", ((PullHandler, "answer_from_memory"),)),
-    Step("the queue, its limits and offsets", ((PullReader, "read"),)),
+    Step(
+        "each pull: its queue, limits, offsets",
+        ((PullFastPath, "take"), (PullHandler, "answer_from_memory")),
+    ),
     Step("entries of the queue", ((ConsumeQueue, "read"),)),
     Step("records copied out of the log", ((CommitLog, "recent_records"),)),
     Step("counters of the pull", ((BrokerStats, "count_get"), (ConsumerOffsets, "note_pull"))),
