@@ -48,7 +48,7 @@ from cometmq.store.message_appender import MessageAppender
 from cometmq.store.message_visibility import VisibilityAdvancer
 from cometmq.store.queues.consume_queue import ConsumeQueue
 from cometmq.wire.templates.pull_template import PullTemplates
-from loop_cost import FILLED, QUEUES, SHAPES, Client
+from loop_cost import SHAPES, Client, filled
 from run import commit
 from servers import HERE
 
@@ -264,12 +264,7 @@ async def measured() -> dict[str, dict[str, float]]:
     broker = Broker.open(settings, StoreSettings())
     await broker.start()
     try:
-        broker.state.topics.ensure("bench128", QUEUES)
-        await asyncio.sleep(0.5)
-        client = Client(broker.port)
-        await client.connect(64)
-        while broker.store.max_offset("bench128", 0) < FILLED:
-            await client.iterate(SHAPES["send 16x16"])
+        client = await filled(broker)
         bench = Bench(broker, client)
         return {row: await bench.steps(row) for row in ROWS}
     finally:
