@@ -2,7 +2,7 @@
 #include "native.h"
 
 /* As in `src/cometmq/native.py`, which says when it changes. */
-#define EDITION 4
+#define EDITION 5
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 
@@ -13,6 +13,9 @@ static PyMethodDef methods[] = {
     METHOD(chain_keys),
     METHOD(cut_pulls),
     METHOD(decode_batch),
+#ifndef _WIN32
+    METHOD(exchange),
+#endif
     METHOD(fill_keys),
     METHOD(gather),
     METHOD(measure_records),

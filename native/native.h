@@ -73,6 +73,7 @@ PyObject *native_batch_records(PyObject *module, PyObject *const *args, Py_ssize
 PyObject *native_chain_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_pulls(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_exchange(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_fill_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_gather(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_measure_records(PyObject *module, PyObject *const *args, Py_ssize_t count);

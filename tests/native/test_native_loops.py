@@ -157,6 +157,7 @@ def test_arguments_of_other_types_are_refused():
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
         "cut_pulls": (b"", 0, ((b"",), (), 0, 0, 0, 0)),
         "decode_batch": ("text", 0, 1),
+        "exchange": (0, "text"),
         "fill_keys": (b"", []),
         "gather": (b"123", 10, (11.0,), (3,)),
         "measure_records": ([b""], [], 1, True),
