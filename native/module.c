@@ -2,7 +2,7 @@
 #include "native.h"
 
 /* As in `src/cometmq/native.py`, which says when it changes. */
-#define EDITION 5
+#define EDITION 6
 
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 

@@ -10,21 +10,24 @@
 
 #define ANSWER_BYTES (16 * 1024) /* as `_CHUNK_BYTES` there */
 
-/* Write all, then read once. The bytes read; -1 with errno set, and `written` says how far it came. */
+/* Write what the socket takes at once and, where that is all, read once. The bytes read; -1 with errno set otherwise:
+ * EAGAIN with `written` below `count` where it did not take all. */
 static ssize_t write_and_read(int socket, const char *frame, size_t count, size_t *written, char *answer)
 {
-    while (*written < count) {
-        ssize_t sent = send(socket, frame + *written, count - *written, MSG_NOSIGNAL);
-        if (sent < 0)
-            return -1;
-        *written += (size_t)sent;
-    }
-    return recv(socket, answer, ANSWER_BYTES, 0);
+    ssize_t sent = send(socket, frame, count, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0)
+        return -1;
+    *written = (size_t)sent;
+    if (*written == count)
+        return recv(socket, answer, ANSWER_BYTES, 0);
+    errno = EAGAIN;
+    return -1;
 }
 
-/* exchange(socket, frame) -> the first bytes of what comes then, none at the end of the connection. `socket` is the
- * number of a blocking one. Raises OSError, of which BlockingIOError after the time that the socket waits at most, and
- * what the handler of a signal raises. */
+/* exchange(socket, frame) -> the first bytes of what comes then, none at the end of the connection; or a number, how many
+ * bytes of the frame were written, where the socket did not take all at once or a signal ended the wait: the caller goes
+ * on, within its time. `socket` is the number of a blocking one. Raises OSError, of which BlockingIOError after the time
+ * that the socket waits at most, and what the handler of a signal raises. */
 PyObject *native_exchange(PyObject *module, PyObject *const *args, Py_ssize_t given)
 {
     (void)module;
@@ -37,15 +40,14 @@ PyObject *native_exchange(PyObject *module, PyObject *const *args, Py_ssize_t gi
         return NULL;
     size_t written = 0;
     ssize_t found;
-    do {
-        Py_BEGIN_ALLOW_THREADS
-        found = write_and_read(socket, frame, (size_t)count, &written, answer);
-        Py_END_ALLOW_THREADS
-        if (found < 0 && errno != EINTR)
-            return PyErr_SetFromErrno(PyExc_OSError);
-        if (found < 0 && PyErr_CheckSignals() < 0)
-            return NULL;
-    } while (found < 0);
-    return PyBytes_FromStringAndSize(answer, found);
+    Py_BEGIN_ALLOW_THREADS
+    found = write_and_read(socket, frame, (size_t)count, &written, answer);
+    Py_END_ALLOW_THREADS
+    if (found >= 0)
+        return PyBytes_FromStringAndSize(answer, found);
+    int is_full = (errno == EAGAIN || errno == EWOULDBLOCK) && written < (size_t)count;
+    if (errno != EINTR && !is_full)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return PyErr_CheckSignals() < 0 ? NULL : PyLong_FromSize_t(written);
 }
 #endif

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import ModuleType
 
-EDITION = 5
+EDITION = 6
 """One more with each function that is new or takes or gives something else, here and in
 `native/module.c`: a module that was built from older source, as after a pull, is not used."""
 

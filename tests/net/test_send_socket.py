@@ -104,9 +104,91 @@ def test_no_answer_in_time_is_a_timeout_that_closes_the_connection():
 def test_a_frame_that_the_peer_does_not_read_is_a_timeout_too():
     is_over = threading.Event()
     with peer(lambda _: is_over.wait(20)) as one:
+        begun = time.monotonic()
         with pytest.raises(RemotingTimeout):
             one.exchange(one.next_opaque(), BIG, 0.2)
+        assert 0.15 < time.monotonic() - begun < 5
         is_over.set()
+
+
+def test_a_frame_that_the_peer_reads_slowly_is_a_timeout_as_a_whole():
+    is_over = threading.Event()
+
+    def drain(connection: socket.socket) -> None:
+        while not is_over.wait(0.01):
+            connection.recv(8 * 1024)
+
+    with peer(drain) as one:
+        begun = time.monotonic()
+        with pytest.raises(RemotingTimeout):
+            one.exchange(one.next_opaque(), BIG, 0.3)
+        assert 0.25 < time.monotonic() - begun < 3
+        is_over.set()
+
+
+def test_a_signal_whose_handler_raises_ends_the_writing():
+    class Rung(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Rung
+
+    is_over = threading.Event()
+    with peer(lambda _: is_over.wait(20)) as one:
+        begun = time.monotonic()
+        with alarms(ring, 0.1), pytest.raises(Rung):
+            one.exchange(one.next_opaque(), BIG, 15.0)
+        assert time.monotonic() - begun < 5
+        is_over.set()
+
+
+def test_signals_do_not_lengthen_the_time_that_writing_and_reading_on_may_take():
+    """The form in Python bounds a read before which there was no full socket by the last signal."""
+    is_over, rung = threading.Event(), []
+    first = encode_answer(1, 1)[:5]
+
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(first)
+        is_over.wait(20)
+
+    for frame in (b"ask", BIG):
+        is_over.clear()
+        with peer(serve) as one, alarms(lambda *_: rung.append(1), 0.05, 0.05):
+            begun = time.monotonic()
+            with pytest.raises(RemotingTimeout):
+                one.exchange(one.next_opaque(), frame, 0.4)
+            assert 0.35 < time.monotonic() - begun < 5
+            is_over.set()
+    assert len(rung) > 3
+
+
+def test_signals_do_not_lengthen_a_wait_in_c(each_form: str):
+    if each_form != "c":
+        pytest.skip("in Python each signal begins the time again")
+    rung: list[int] = []
+    with peer(until_closed) as one, alarms(lambda *_: rung.append(1), 0.05, 0.05):
+        begun = time.monotonic()
+        with pytest.raises(RemotingTimeout):
+            one.exchange(one.next_opaque(), b"ask", 0.4)
+        assert 0.35 < time.monotonic() - begun < 5
+    assert len(rung) > 3
+
+
+def test_after_a_large_frame_a_small_one_is_bound_as_before():
+    def serve(connection: socket.socket) -> None:
+        for opaque, count in ((1, len(BIG)), (2, 3)):
+            while count:
+                count -= len(connection.recv(min(count, 128 * 1024)))
+            connection.sendall(encode_answer(opaque, 0))
+        until_closed(connection)
+
+    with peer(serve) as one:
+        assert one.exchange(one.next_opaque(), BIG, 20.0).opaque == 1
+        assert one.exchange(one.next_opaque(), b"ask", 20.0).opaque == 2
+        begun = time.monotonic()
+        with pytest.raises(RemotingTimeout):
+            one.exchange(one.next_opaque(), b"ask", 0.2)
+        assert time.monotonic() - begun < 5
 
 
 def test_a_connection_that_is_reset_is_an_error_that_names_the_peer():
