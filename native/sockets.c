@@ -8,6 +8,10 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* Python ignores SIGPIPE */
+#endif
+
 #define ANSWER_BYTES (16 * 1024) /* as `_CHUNK_BYTES` there */
 
 /* Write what the socket takes at once and, where that is all, read once. The bytes read; -1 with errno set otherwise:
