@@ -4,10 +4,7 @@
  */
 #include "records.h"
 
-#define ITEM_HEAD_BYTES 20
-#define ITEMS_MAX 512
 #define HOST_MAX 64
-#define PLACE_DIGITS 16
 #define MARKS_MAX 32
 
 /* Texts to look for, and the bytes that they end with. */
@@ -116,7 +113,7 @@ typedef struct {
 typedef struct {
     Shape shape;
     Marks marks;
-    Item items[ITEMS_MAX];
+    Item items[BATCH_MESSAGES_MAX];
     Py_ssize_t count, count_max;
     size_t total, properties_max, size_max, room;
     PyObject *records, *entries, *ids;
@@ -163,8 +160,7 @@ static uint8_t *write_id(uint8_t *at, Text host, uint64_t phy_offset)
 {
     memcpy(at, host.bytes, host.count);
     at += host.count;
-    for (int digit = PLACE_DIGITS - 1; digit >= 0; digit--, phy_offset >>= 4)
-        at[digit] = (uint8_t)"0123456789ABCDEF"[phy_offset & 0xF];
+    write_hex(at, phy_offset, PLACE_DIGITS);
     return at + PLACE_DIGITS;
 }
 
@@ -249,7 +245,7 @@ PyObject *native_put_batch(PyObject *module, PyObject *const *args, Py_ssize_t g
     if (PyErr_Occurred() || marks_of(args[2], &batch->marks) < 0 || shape_of(args[3], args[4], &batch->shape) < 0)
         goto done;
     size_t properties_most = 0x7FFF - (batch->shape.with_sum ? SUM_BYTES : 0);
-    if (batch->count_max < 0 || batch->count_max > ITEMS_MAX || host.count > HOST_MAX ||
+    if (batch->count_max < 0 || batch->count_max > BATCH_MESSAGES_MAX || host.count > HOST_MAX ||
         batch->properties_max > properties_most || batch->size_max > 0x7FFFFFFF ||
         queue_id >= (size_t)PyList_Size(args[5])) {
         PyErr_SetString(PyExc_ValueError, "more messages, or longer ones, than there can be, or no such queue");
@@ -260,7 +256,7 @@ PyObject *native_put_batch(PyObject *module, PyObject *const *args, Py_ssize_t g
         goto done;
     }
     queue = open_queue(args[5], args[6], (uint32_t)queue_id);
-    number = queue ? PyObject_GetAttrString(queue, "next_offset") : NULL;
+    number = queue ? next_offset_of(queue) : NULL;
     uint64_t queue_offset = number ? PyLong_AsUnsignedLongLongMask(number) : 0;
     if (number && !PyErr_Occurred() &&
         make_all(batch, queue, (uint32_t)queue_id, queue_offset, phy_offset, born_ms, host) == 0)

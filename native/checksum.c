@@ -67,17 +67,17 @@ __attribute__((target("pclmul,sse2"))) static inline __m128i load(const uint8_t 
 __attribute__((target("pclmul,sse2"))) static uint32_t by_folding(uint32_t value, const uint8_t *bytes, size_t count)
 {
     const __m128i by_64 = _mm_set_epi64x(0x1C6E41596, 0x154442BD4), by_16 = _mm_set_epi64x(0x0CCAA009E, 0x1751997D0);
-    __m128i lanes[4];
+    __m128i sums[4];
     uint8_t last[16];
-    for (int lane = 0; lane < 4; lane++)
-        lanes[lane] = load(bytes + 16 * lane);
-    lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128((int)value));
+    for (int at = 0; at < 4; at++)
+        sums[at] = load(bytes + 16 * at);
+    sums[0] = _mm_xor_si128(sums[0], _mm_cvtsi32_si128((int)value));
     for (bytes += 64, count -= 64; count >= 64; bytes += 64, count -= 64)
-        for (int lane = 0; lane < 4; lane++)
-            lanes[lane] = fold(lanes[lane], by_64, load(bytes + 16 * lane));
-    __m128i all = lanes[0];
-    for (int lane = 1; lane < 4; lane++)
-        all = fold(all, by_16, lanes[lane]);
+        for (int at = 0; at < 4; at++)
+            sums[at] = fold(sums[at], by_64, load(bytes + 16 * at));
+    __m128i all = sums[0];
+    for (int at = 1; at < 4; at++)
+        all = fold(all, by_16, sums[at]);
     for (; count >= 16; bytes += 16, count -= 16)
         all = fold(all, by_16, load(bytes));
     _mm_storeu_si128((__m128i *)(void *)last, all);

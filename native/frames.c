@@ -84,11 +84,11 @@ static Text decimal_of(uint64_t number, char *digits, size_t room)
 static PyObject *answer_of(const Form *form, uint64_t phy_offset, uint64_t queue_offset, Text queue, Text unique,
                            Text opaque)
 {
-    char place[17], digits[20];
-    for (int at = 15; at >= 0; at--, phy_offset >>= 4)
-        place[at] = "0123456789ABCDEF"[phy_offset & 0xF];
+    uint8_t place[PLACE_DIGITS];
+    char digits[20];
+    write_hex(place, phy_offset, PLACE_DIGITS);
     Text gaps[ANSWER_GAPS];
-    gaps[PHY_OFFSET] = (Text){(uint8_t *)place, 16};
+    gaps[PHY_OFFSET] = (Text){place, PLACE_DIGITS};
     gaps[ANSWERED_QUEUE] = queue;
     gaps[QUEUE_OFFSET] = decimal_of(queue_offset, digits, sizeof digits);
     gaps[UNIQUE] = unique;

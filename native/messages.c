@@ -7,8 +7,7 @@
 #include <structmember.h>
 
 #define TEXT_MAX 1024
-#define HEAD_BYTES 20
-#define MESSAGES_MAX 512
+#define KEY_DIGITS 3 /* of the number in a UNIQ_KEY */
 #define KEY_AT 11 /* in the properties, behind their length: UNIQ_KEY and its mark come first */
 #define RESULT_FIELDS 9
 enum { TOPIC, BODY, TAGS, KEYS, PROPERTIES, SHARDING_KEY, DELAY_LEVEL, DUE, FLAG, WAIT_STORE_OK, FIELDS };
@@ -110,7 +109,7 @@ static size_t raw_bytes_of(const Packed *one, size_t key_bytes)
 
 static size_t packed_bytes_of(const Packed *one, size_t key_bytes)
 {
-    return HEAD_BYTES + 2 + (size_t)PyBytes_Size(one->body) + raw_bytes_of(one, key_bytes);
+    return ITEM_HEAD_BYTES + 2 + (size_t)PyBytes_Size(one->body) + raw_bytes_of(one, key_bytes);
 }
 
 /* Take what a batch has of a message; 0: it is not plain, -1 with an error set. `tags` and `tail`, owned, are those of
@@ -145,11 +144,11 @@ static uint8_t *write_message(uint8_t *out, const Packed *one, size_t key_bytes)
 {
     size_t body_bytes = (size_t)PyBytes_Size(one->body), tail_bytes = (size_t)PyBytes_Size(one->tail);
     size_t raw_bytes = raw_bytes_of(one, key_bytes);
-    memset(out, 0, HEAD_BYTES);
-    write32(out, (uint32_t)(HEAD_BYTES + 2 + body_bytes + raw_bytes));
+    memset(out, 0, ITEM_HEAD_BYTES);
+    write32(out, (uint32_t)(ITEM_HEAD_BYTES + 2 + body_bytes + raw_bytes));
     write32(out + 16, (uint32_t)body_bytes);
-    memcpy(out + HEAD_BYTES, PyBytes_AsString(one->body), body_bytes);
-    out += HEAD_BYTES + body_bytes;
+    memcpy(out + ITEM_HEAD_BYTES, PyBytes_AsString(one->body), body_bytes);
+    out += ITEM_HEAD_BYTES + body_bytes;
     write16(out, (uint16_t)raw_bytes);
     memcpy(out + 2, "UNIQ_KEY\1", KEY_AT - 2);
     memset(out + KEY_AT, '0', key_bytes);
@@ -196,8 +195,8 @@ PyObject *native_pack_messages(PyObject *module, PyObject *const *args, Py_ssize
     size_t key_bytes = PyLong_AsSize_t(args[3]), most = PyLong_AsSize_t(args[4]);
     if (PyErr_Occurred() || slots_of(args[1], slots) < 0)
         return NULL;
-    if (key_bytes > TEXT_MAX || PyList_Size(args[0]) > MESSAGES_MAX)
-        return PyErr_Format(PyExc_ValueError, "at most %d messages, with keys of %d bytes", MESSAGES_MAX, TEXT_MAX);
+    if (key_bytes > TEXT_MAX || PyList_Size(args[0]) > BATCH_MESSAGES_MAX)
+        return PyErr_Format(PyExc_ValueError, "at most %d messages, with keys of %d bytes", BATCH_MESSAGES_MAX, TEXT_MAX);
     /* The list may change while `tail_of` runs. */
     PyObject *messages = PyList_AsTuple(args[0]), *topic = NULL, *tags = NULL, *tail = NULL, *found = NULL;
     Py_ssize_t count = messages ? PyTuple_Size(messages) : 0, at = 0;
@@ -238,7 +237,7 @@ PyObject *native_number_keys(PyObject *module, PyObject *const *args, Py_ssize_t
     if (!text)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "number_keys takes a text and two numbers");
     Py_ssize_t first = PyLong_AsSsize_t(args[1]), count = PyLong_AsSsize_t(args[2]);
-    char key[TEXT_MAX + 3];
+    char key[TEXT_MAX + KEY_DIGITS];
     if (PyErr_Occurred())
         return NULL;
     if (bytes > TEXT_MAX || !is_ascii((const uint8_t *)text, (size_t)bytes) || first < 0 || count < 0 ||
@@ -247,9 +246,8 @@ PyObject *native_number_keys(PyObject *module, PyObject *const *args, Py_ssize_t
     memcpy(key, text, (size_t)bytes);
     PyObject *keys = PyList_New(count);
     for (Py_ssize_t at = 0; keys && at < count; at++) {
-        for (int digit = 0; digit < 3; digit++)
-            key[bytes + digit] = "0123456789ABCDEF"[(first + at) >> (8 - 4 * digit) & 0xF];
-        PyObject *one = PyUnicode_FromStringAndSize(key, bytes + 3);
+        write_hex((uint8_t *)key + bytes, (uint64_t)(first + at), KEY_DIGITS);
+        PyObject *one = PyUnicode_FromStringAndSize(key, bytes + KEY_DIGITS);
         if (one)
             PyList_SetItem(keys, at, one);
         else
@@ -272,8 +270,8 @@ PyObject *native_fill_keys(PyObject *module, PyObject *const *args, Py_ssize_t g
         const char *key = PyUnicode_AsUTF8AndSize(PyList_GetItem(args[1], number), &key_bytes);
         if (!key)
             return NULL;
-        size_t room = (size_t)(end - at), size = room < HEAD_BYTES ? 0 : read32(at);
-        size_t key_at = room < HEAD_BYTES ? 0 : HEAD_BYTES + (size_t)read32(at + 16) + KEY_AT;
+        size_t room = (size_t)(end - at), size = room < ITEM_HEAD_BYTES ? 0 : read32(at);
+        size_t key_at = room < ITEM_HEAD_BYTES ? 0 : ITEM_HEAD_BYTES + (size_t)read32(at + 16) + KEY_AT;
         if (size > room || key_at + (size_t)key_bytes >= size || at[key_at - 1] != 1 || at[key_at + (size_t)key_bytes] != 2)
             break;
         memcpy(at + key_at, key, (size_t)key_bytes);

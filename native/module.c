@@ -37,7 +37,7 @@ static int execute(PyObject *module)
         PyErr_SetString(PyExc_ImportError, "COMETMQ_NATIVE=0 asks for the Python form");
         return -1;
     }
-    if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0)
+    if (PyModule_AddIntConstant(module, "EDITION", EDITION) < 0 || PyModule_AddIntMacro(module, BATCH_MESSAGES_MAX) < 0)
         return -1;
     prepare_checksums();
     return prepare_records() < 0 || prepare_messages() < 0 ? -1 : 0;

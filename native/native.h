@@ -42,6 +42,16 @@ static inline void write64(uint8_t *at, uint64_t value)
     write32(at + 4, (uint32_t)value);
 }
 
+/* Write the last so many hex digits of a number. */
+static inline void write_hex(uint8_t *at, uint64_t value, int digits)
+{
+    for (int digit = digits - 1; digit >= 0; digit--, value >>= 4)
+        at[digit] = (uint8_t)"0123456789ABCDEF"[value & 0xF];
+}
+
+#define BATCH_MESSAGES_MAX 512 /* cut or packed at once; a test holds the limits in Python below it */
+#define ITEM_HEAD_BYTES 20     /* of a message in a batch, ahead of its body */
+
 /* checksum.c */
 void prepare_checksums(void);
 uint32_t checksum(const uint8_t *bytes, size_t count); /* zlib's crc32 */

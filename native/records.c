@@ -4,8 +4,7 @@
  */
 #include "records.h"
 
-#define BEHIND_MIN 52      /* what follows up to the body, between hosts of IPv4 */
-#define BATCH_HEAD_BYTES 20
+#define BEHIND_MIN 52 /* what follows up to the body, between hosts of IPv4 */
 #define SUM_MASK 0x7FFFFFFFu
 
 int shape_of(PyObject *given, PyObject *behind, Shape *shape)
@@ -228,14 +227,14 @@ PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_
     PyObject *flags = PyList_New(0), *bodies = PyList_New(0), *properties = PyList_New(0), *found = NULL;
     if (PyErr_Occurred())
         goto done;
-    for (; most > 0 && at <= end && end - at >= BATCH_HEAD_BYTES + 2; most--) {
-        size_t room = end - at - BATCH_HEAD_BYTES - 2; /* for body and properties */
+    for (; most > 0 && at <= end && end - at >= ITEM_HEAD_BYTES + 2; most--) {
+        size_t room = end - at - ITEM_HEAD_BYTES - 2; /* for body and properties */
         uint32_t size = read32(raw + at), body_bytes = read32(raw + at + 16);
         if (body_bytes > room || (size | body_bytes) >> 31)
             break;
-        const uint8_t *body = raw + at + BATCH_HEAD_BYTES;
+        const uint8_t *body = raw + at + ITEM_HEAD_BYTES;
         uint32_t raw_bytes = read16(body + body_bytes);
-        if (raw_bytes > 0x7FFF || raw_bytes > room - body_bytes || size != BATCH_HEAD_BYTES + 2 + body_bytes + raw_bytes)
+        if (raw_bytes > 0x7FFF || raw_bytes > room - body_bytes || size != ITEM_HEAD_BYTES + 2 + body_bytes + raw_bytes)
             break;
         PyObject *parts[] = {
             PyLong_FromLong((long)(int32_t)read32(raw + at + 12)),
@@ -275,11 +274,13 @@ PyObject *open_queue(PyObject *queues, PyObject *open, uint32_t queue_id)
     return opened;
 }
 
+PyObject *next_offset_of(PyObject *queue) { return PyObject_GetAttr(queue, next_offset_name); }
+
 int take_offset(QueueOffsets *offsets, PyObject *queues, PyObject *open, uint32_t queue_id, uint64_t *taken)
 {
     if (!offsets->is_known[queue_id]) {
         PyObject *queue = open_queue(queues, open, queue_id);
-        PyObject *number = queue ? PyObject_GetAttr(queue, next_offset_name) : NULL;
+        PyObject *number = queue ? next_offset_of(queue) : NULL;
         Py_XDECREF(queue);
         if (!number)
             return -1;

@@ -7,6 +7,7 @@
 #define FRONT_BYTES 36
 #define SUM_BYTES 20 /* the whole-record checksum as a property */
 #define QUEUES_MAX 1024
+#define PLACE_DIGITS 16 /* of a phy_offset in offset ids and answers */
 
 /* See `RecordTemplate`. */
 typedef struct {
@@ -43,5 +44,8 @@ int save_offsets(const QueueOffsets *offsets, PyObject *queues);
 
 /* The queue of the list, opened where it is None, as a new reference. */
 PyObject *open_queue(PyObject *queues, PyObject *open, uint32_t queue_id);
+
+/* Its next offset, a new reference. */
+PyObject *next_offset_of(PyObject *queue);
 
 #endif

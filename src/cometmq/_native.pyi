@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 EDITION: int
+BATCH_MESSAGES_MAX: int
 
 def append_entries(entries: list[Any]) -> set[Any]: ...
 def batch_records(*arguments: Any) -> tuple[bytes, list[Any], list[int]]: ...

@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cometmq import native
-from cometmq.broker.sends.plain_batches import SPECIAL_MARKS
+from cometmq.broker.sends.plain_batches import SMALL_BATCH_MAX, SPECIAL_MARKS
 from cometmq.client.producer import plain_batch
+from cometmq.client.producer.plain_batch import BATCH_MESSAGES_MAX
 from cometmq.client.producer.send_fast_path import QueueTarget, results_of
 from cometmq.model.message import Message
 from cometmq.model.queue import MessageQueue
@@ -180,7 +181,7 @@ def test_an_error_of_opening_a_queue_is_passed_on():
         )
 
 
-@pytest.mark.parametrize("count_max", [-1, 513])
+@pytest.mark.parametrize("count_max", [-1, c.BATCH_MESSAGES_MAX + 1])
 def test_no_more_messages_are_cut_than_there_is_room_for(count_max):
     shape, behind = shape_of(with_sum=True)
     body = message_batch.encode([message_batch.BatchItem(0, b"x", b"")] * 600)
@@ -189,6 +190,11 @@ def test_no_more_messages_are_cut_than_there_is_room_for(count_max):
             *(body, count_max, (), shape, behind, [Queue()], Queue),
             *(0, 0, 1 << 20, 0, 99, 999, b""),
         )
+
+
+def test_the_limits_of_batches_in_python_are_within_those_in_c():
+    assert BATCH_MESSAGES_MAX <= c.BATCH_MESSAGES_MAX
+    assert SMALL_BATCH_MAX <= c.BATCH_MESSAGES_MAX
 
 
 def test_an_error_of_a_message_is_passed_on():

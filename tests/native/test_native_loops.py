@@ -166,7 +166,7 @@ def test_arguments_of_other_types_are_refused():
         "pack_messages": ([], int, id, 32, 99),
         "plain_tag_codes": ([b""], (b"",)),
         "put_batch": (
-            *(b"", 513, (), (0, 0, b"", True), bytes(52), [None], id),
+            *(b"", c.BATCH_MESSAGES_MAX + 1, (), (0, 0, b"", True), bytes(52), [None], id),
             *(0, 0, 0, 0, 0, 0, b""),
         ),
         "put_frames": (b"", 0, (), (0, 0, b"", True), bytes(52), [], 0, 0, 0, 0, 0, int),
