@@ -11,6 +11,7 @@ static PyMethodDef methods[] = {
     METHOD(batch_records),
     METHOD(batch_results),
     METHOD(chain_keys),
+    METHOD(checksum_by_tables),
     METHOD(cut_pulls),
     METHOD(decode_batch),
 #ifndef _WIN32

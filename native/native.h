@@ -81,6 +81,7 @@ PyObject *native_append_entries(PyObject *module, PyObject *const *args, Py_ssiz
 PyObject *native_batch_results(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_batch_records(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_chain_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *native_checksum_by_tables(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_cut_pulls(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_decode_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *native_exchange(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -7,6 +7,7 @@ import random
 from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING, cast
+from zlib import crc32
 
 import pytest
 from hypothesis import example, given
@@ -243,6 +244,7 @@ def test_checksums_are_those_of_python_whatever_the_length(start):
         body = noise[start : start + size]
         made = c.one_record(shape, behind, 1, 2, 3, 4, body, b"")
         assert made == record("T", 1, 0, 2, 3, 0, 4, host, body, b"", True)
+        assert c.checksum_by_tables(body) == crc32(body)
 
 
 def test_a_record_that_is_longer_than_its_fields_can_say_is_refused():

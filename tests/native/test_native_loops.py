@@ -155,6 +155,7 @@ def test_arguments_of_other_types_are_refused():
         "batch_records": ((1, 2, 3, 4), b"", 0, 0, 0, 0, 0, [], [], []),
         "batch_results": (list, (0,) * 9, [], 0, ""),
         "chain_keys": (b"slots", b"", b"", b"", 0, 1),
+        "checksum_by_tables": ("text",),
         "cut_pulls": (b"", 0, ((b"",), (), 0, 0, 0, 0)),
         "decode_batch": ("text", 0, 1),
         "exchange": (0, "text"),
