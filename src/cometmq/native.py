@@ -22,7 +22,8 @@ def _load() -> tuple[ModuleType | None, str]:
     try:
         import cometmq._native as _native
     except ModuleNotFoundError:
-        return None, "cometmq._native was not built: no C compiler, or not Python's headers"
+        missing = "no C compiler, not Python's headers, or a free-threaded Python"
+        return None, f"cometmq._native was not built: {missing}"
     except ImportError as problem:
         return None, str(problem)
     found = getattr(_native, "EDITION", 0)

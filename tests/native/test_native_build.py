@@ -1,22 +1,43 @@
-"""What the compiled module is built from is named for the build, and so is in an sdist."""
+"""The compiled module is built from all of its source, where the interpreter has its lock."""
 
 from __future__ import annotations
 
 import re
-import tomllib
+import runpy
+import sysconfig
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cometmq import native
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_file_of_the_source_is_named_for_the_build():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    (module,) = settings["tool"]["setuptools"]["ext-modules"]
+@pytest.fixture
+def given_to_setup(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `setup.py` asks for."""
+    setuptools = pytest.importorskip("setuptools")
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **given: found.update(given))
+    monkeypatch.chdir(ROOT)
+    return found
+
+
+def test_every_file_of_the_source_is_built(given_to_setup):
+    runpy.run_path("setup.py")
+    (module,) = given_to_setup["ext_modules"]
     there = {path.relative_to(ROOT).as_posix() for path in (ROOT / "native").iterdir()}
-    assert {name for name in there if name.endswith(".c")} == set(module["sources"])
-    assert {name for name in there if name.endswith(".h")} == set(module["depends"])
+    assert there == {*module.sources, *module.depends}
+    assert module.optional
+    assert "graft native" in (ROOT / "MANIFEST.in").read_text().splitlines()
+
+
+def test_without_the_lock_nothing_is_built(given_to_setup, monkeypatch):
+    monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    runpy.run_path("setup.py")
+    assert given_to_setup == {"ext_modules": [], "options": {}}
 
 
 def test_the_edition_is_the_same_in_both_languages():
