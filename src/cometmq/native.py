@@ -8,28 +8,28 @@ Java: none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from cometmq._native import HotLoops
 
 EDITION = 6
 """One more with each function that is new or takes or gives something else, here and in
 `native/module.c`: a module that was built from older source, as after a pull, is not used."""
 
 
-def _load() -> tuple[ModuleType | None, str]:
+def _load() -> tuple[HotLoops | None, str]:
     try:
         import cometmq._native as _native
     except ModuleNotFoundError:
-        missing = "no C compiler, not Python's headers, or a free-threaded Python"
+        missing = "no C compiler, no headers of Python, or a free-threaded one"
         return None, f"cometmq._native was not built: {missing}"
     except ImportError as problem:
         return None, str(problem)
     found = getattr(_native, "EDITION", 0)
     if found != EDITION:
         return None, f"{_native.__file__} is of edition {found}, not {EDITION}: build it again"
-    return _native, ""
+    return cast("HotLoops", _native), ""
 
 
 c, why_not = _load()

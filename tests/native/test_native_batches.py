@@ -20,13 +20,11 @@ from cometmq.wire.records import log_record, message_batch
 from cometmq.wire.templates.send_request import SendRequestTemplate
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from cometmq.client.producer.send_statistics import SendCounts
 
 if native.c is None:
     pytest.skip(f"the hot loops in C are missing: {native.why_not}", allow_module_level=True)
-c: ModuleType = native.c
+c = native.c
 
 
 class Queue:

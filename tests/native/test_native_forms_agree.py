@@ -26,13 +26,12 @@ from cometmq.wire.templates.send_template import SendTemplates
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
 
     from cometmq.wire.templates.send_template import SendTemplate
 
 if native.c is None:
     pytest.skip(f"the hot loops in C are missing: {native.why_not}", allow_module_level=True)
-c: ModuleType = native.c
+c = native.c
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 

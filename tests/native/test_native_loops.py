@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
 import zlib
 from array import array
+from pathlib import Path
 from struct import unpack_from
 from typing import TYPE_CHECKING
 
@@ -29,13 +31,11 @@ from cometmq.wire.records.message_batch import BatchItem
 from cometmq.wire.templates.pull_template import PullTemplates
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from cometmq.wire.templates.pull_template import PullTemplate
 
 if native.c is None:
     pytest.skip(f"the hot loops in C are missing: {native.why_not}", allow_module_level=True)
-c: ModuleType = native.c
+c = native.c
 
 NAMES = st.sampled_from(["UNIQ_KEY", "KEYS", "TAGS", "KEYS2", "XTAGS", "DELAY", "a", "", "CLUSTER"])
 VALUES = st.text(st.sampled_from("ab #\x01é"), max_size=6)
@@ -149,6 +149,13 @@ def test_pieces_are_gathered_as_slices_are(data, pieces):
     assert c.gather(data, -(1 << 63), ((1 << 63) - 1,), (1,)) is None
 
 
+def counts_in_stub() -> dict[str, int]:
+    """How many arguments each function takes, for type checkers."""
+    tree = ast.parse(Path(native.__file__).with_name("_native.pyi").read_text())
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return {node.name: len(node.args.posonlyargs) - 1 for node in found}
+
+
 def test_arguments_of_other_types_are_refused():
     wrong = {
         "append_entries": ([1],),
@@ -175,6 +182,7 @@ def test_arguments_of_other_types_are_refused():
         "read_records": (b"", "text", 0, 0, 0),
     }
     assert wrong.keys() == {name for name in dir(c) if callable(getattr(c, name))}
+    assert {name: len(arguments) for name, arguments in wrong.items()} == counts_in_stub()
     for name, arguments in wrong.items():
         with pytest.raises((TypeError, ValueError, BufferError, IndexError)):
             getattr(c, name)(*arguments)

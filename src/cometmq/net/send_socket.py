@@ -87,8 +87,7 @@ class SendSocket:
         if not _IS_POSIX:
             return 0
         if native.c is not None:
-            done: bytes | int = native.c.exchange(self._socket.fileno(), frame)
-            return done
+            return native.c.exchange(self._socket.fileno(), frame)
         try:
             written = self._socket.send(frame, socket.MSG_DONTWAIT)
         except BlockingIOError:

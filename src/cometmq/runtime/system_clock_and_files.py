@@ -181,7 +181,7 @@ class MappedFile(PlainFile):
             return super().gather(base, places, sizes)
         mapped = self._map
         if native.c is not None and isinstance(places, tuple) and isinstance(sizes, tuple):
-            gathered: bytes | None = native.c.gather(mapped, base, places, sizes)
+            gathered = native.c.gather(mapped, base, places, sizes)
             if gathered is not None:
                 return gathered  # else an entry of a queue is damaged
         return b"".join(
@@ -195,10 +195,7 @@ class MappedFile(PlainFile):
         """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
         if native.c is None:
             return None
-        found: tuple[int, bytes] | None = native.c.read_records(
-            entries, self._map, self._end, base, bytes_max
-        )
-        return found
+        return native.c.read_records(entries, self._map, self._end, base, bytes_max)
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then any part of them may have been written."""

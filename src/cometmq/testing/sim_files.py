@@ -166,10 +166,7 @@ class SimFile:
         self._check()
         if native.c is None:
             return None
-        found: tuple[int, bytes] | None = native.c.read_records(
-            entries, self._inode.live, self._size, base, bytes_max
-        )
-        return found
+        return native.c.read_records(entries, self._inode.live, self._size, base, bytes_max)
 
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` unless the disk is asleep and these bytes were not fetched before."""

@@ -44,8 +44,7 @@ def plain_codes(raws: list[bytes], code_of: Callable[[bytes], int]) -> list[int]
     Measured for 32: 0.25 us a message in C, 0.5 in Python.
     """
     if native.c is not None:
-        codes: list[int] | None = native.c.plain_tag_codes(raws, SPECIAL_MARKS)
-        return codes
+        return native.c.plain_tag_codes(raws, SPECIAL_MARKS)
     together = b"".join(raws)  # a mark over a border costs time, no more
     # Measured: `rfind` takes 0.13 us a message of 130 B, `in` 0.35.
     if any(together.rfind(mark) >= 0 for mark in SPECIAL_MARKS):

@@ -359,9 +359,7 @@ def results_of(
         queue = _other_queue(target, queue_id)
     if native.c is not None:
         shared = (_OK, "", queue, 0, "", None, _REGION, True, None)
-        made: list[SendResult] | None = native.c.batch_results(
-            SendResult, shared, ids, first, offset_msg_ids
-        )
+        made = native.c.batch_results(SendResult, shared, ids, first, offset_msg_ids)
         if made is not None:
             return made
     count = len(ids)

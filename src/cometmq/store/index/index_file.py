@@ -213,10 +213,7 @@ class IndexFile:
         """
         if native.c is not None:
             columns = entries.hashes, entries.phy_offsets, entries.store_times
-            made: tuple[bytes, int] = native.c.chain_keys(
-                table.words, *columns, begin_ms, self.count
-            )
-            return made
+            return native.c.chain_keys(table.words, *columns, begin_ms, self.count)
         befores = table.chain(entries.hashes, self.count)
         count = entries.count
         rows = memoryview(bytearray(count * ENTRY_BYTES))

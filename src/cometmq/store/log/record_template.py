@@ -320,10 +320,7 @@ class RecordTemplate:
         """Bytes of all records, of the longest properties and of the largest record."""
         if native.c is not None:
             with_sum = bool(self._sum_bytes)
-            measured: tuple[int, int, int] = native.c.measure_records(
-                bodies, raws, self._fixed_bytes, with_sum
-            )
-            return measured
+            return native.c.measure_records(bodies, raws, self._fixed_bytes, with_sum)
         raw_sizes = list(map(len, self._ended(raws)))
         sizes = [self._fixed_bytes + size for size in map(add, map(len, bodies), raw_sizes)]
         return sum(sizes), max(raw_sizes), max(sizes)

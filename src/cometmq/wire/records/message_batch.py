@@ -91,8 +91,8 @@ def decode_part(raw: bytes, at: int, count: int, before: int = 0) -> tuple[Batch
     """
     end = len(raw)
     if native.c is not None:
-        *found, at = native.c.decode_batch(raw, at, count)
-        columns = flags, bodies, properties = BatchColumns(*found)
+        flags, bodies, properties, at = native.c.decode_batch(raw, at, count)
+        columns = BatchColumns(flags, bodies, properties)
     else:
         columns = flags, bodies, properties = BatchColumns([], [], [])
         at = _decode_alike(raw, at, count, columns)

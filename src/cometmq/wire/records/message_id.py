@@ -97,8 +97,7 @@ class UniqKeyGenerator:
         """The next keys, all of one length."""
         text, numbers = self._take(now_ms, how_many)
         if native.c is not None and len(text) + 3 == self.key_bytes:
-            keys: list[str] = native.c.number_keys(text, numbers[0] & 0xFFF, how_many)
-            return keys
+            return native.c.number_keys(text, numbers[0] & 0xFFF, how_many)
         return [text + end for end in self._ends(text, numbers)]
 
     def joined_keys(self, now_ms: int, how_many: int) -> bytes:
