@@ -9,9 +9,9 @@ only that is measured (as in loop_cost.py). Rounds without and with timers aroun
 turns. A step's time is that of its functions without the steps inside them. What a round with
 timers takes more than one without is taken off the steps, by their calls. The rest is what no step
 is: the loop, system calls that no step makes, functions between the steps. Of the iterations of a
-round those around the first quartile count, of the rounds the median. The key index works
-behind the answers: its step is what it takes to catch up. Us a request; a pull is one of 32
-messages.
+round those around the first quartile count, of the rounds the one whose whole is the median. The
+key index works behind the answers: its step is what it takes to catch up. Us a request; a pull is
+one of 32 messages.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from operator import itemgetter
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
@@ -195,7 +196,7 @@ class Bench:
         """CPU us a request of a row: each step, the rest, and all of it."""
         self._timers, self._timed_client = Timers(), None
         rounds = [await self._timed(row, await self._whole(row)) for _ in range(ROUNDS)]
-        return {name: median(one[name] for one in rounds) for name in rounds[0]}
+        return sorted(rounds, key=itemgetter(ALL))[ROUNDS // 2]
 
     async def _whole(self, row: str) -> float:
         """CPU seconds of an iteration without timers."""
@@ -283,9 +284,14 @@ def tables(found: dict[str, dict[str, float]]) -> str:
         for name in found[rows[0]]:
             places = [step for step in ROWS[rows[0]] if step.name == name]
             where = ", ".join(f"`{place(each)}`" for each in places[0].functions) if places else ""
-            values = " | ".join(f"{found[row][name]:.2f}" for row in rows)
+            values = " | ".join(shown(found[row][name]) for row in rows)
             lines.append(f"| {name} | {where} | {values} |")
     return "\n".join(lines) + "\n"
+
+
+def shown(us: float) -> str:
+    """A step's time; `~0` where the timers took more than the step."""
+    return f"{us:.2f}" if us >= 0.005 else "~0"
 
 
 def place(function: tuple[Any, str]) -> str:

@@ -27,6 +27,7 @@ from cometmq.testing.cluster import LocalCluster, ServerProcess  # noqa: E402
 from cometmq.wire.codes import RequestCode, ResponseCode  # noqa: E402
 from cometmq.wire.records import message_batch, properties  # noqa: E402
 from messages import send_header  # noqa: E402
+from run import commit  # noqa: E402
 from servers import save  # noqa: E402
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class Report:
         self._lines: list[str] = []
         command = " ".join([f"python bench/spark/{Path(sys.argv[0]).name}", *sys.argv[1:]])
         self.say(f"command    {command}")
+        self.say(f"commit     {commit()}")
         self.say(
             f"machine    {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, "
             f"{platform.python_implementation()} {platform.python_version()}, "

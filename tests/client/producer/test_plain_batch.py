@@ -57,6 +57,7 @@ def test_a_plain_batch_says_the_same_as_the_slow_path(keys, tags):
         slow.add(message, msg_id)
     body = batch.body(ids)
     assert items_of(body) == items_of(slow.body())
+    assert plain_batch_of(messages, tail_of, 32, len(body)) is not None
     assert plain_batch_of(messages, tail_of, 32, len(body) - 1) is None
 
 
@@ -163,3 +164,29 @@ def test_a_batch_with_keys_takes_the_fast_path_of_the_loop(scripted_broker, monk
     (sent,) = scripted_broker.requests(BATCH)
     assert ids_of(sent) == [result.msg_id for result in results]
     assert [found["KEYS"] for _, _, found in items_of(sent.body)] == ["k-0", "k-1"]
+
+
+def test_a_list_that_changes_while_its_batch_waits_is_sent_as_it_was_given(scripted_broker):
+    async def scenario():
+        async with AsyncProducer("g", namesrv=scripted_broker.addr, retries=0) as producer:
+            await producer.send(Message(TOPIC, b"first"))
+            queues = len(await producer.queues(TOPIC))
+            scripted_broker.answers[BATCH] = lambda command: None
+            before = [
+                asyncio.create_task(producer.send_batch(pair(b"before"), 1.0))
+                for _ in range(queues)
+            ]
+            while len(scripted_broker.requests(BATCH)) < queues:
+                await asyncio.sleep(0.01)
+            scripted_broker.answers[BATCH] = scripted_broker.stored
+            given = pair(b"mine")
+            waiting = asyncio.create_task(producer.send_batch(given, 20.0))
+            await asyncio.sleep(0)
+            assert len(scripted_broker.requests(BATCH)) == queues, "it did not wait"
+            given[:] = [Message(TOPIC, b"another")] * 3
+            await asyncio.gather(*before, return_exceptions=True)
+            return await waiting
+
+    assert len(asyncio.run(scenario())) == 2
+    sent = items_of(scripted_broker.requests(BATCH)[-1].body)
+    assert [body for _, body, _ in sent] == [b"mine-0", b"mine-1"]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
 
-from cometmq.spark.source import worker_heap
+from cometmq.spark.source import stream_reader, worker_heap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,3 +45,14 @@ def test_a_forked_worker_freezes_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(worker_heap, "_done_in", os.getpid() + 1)
     worker_heap.freeze_imports()
     assert gc.get_freeze_count() > 0
+
+
+def test_a_task_without_messages_freezes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[str] = []
+    monkeypatch.setattr(stream_reader, "freeze_imports", lambda: frozen.append("frozen"))
+    for batches, expected in (([], []), (["a", "b"], ["frozen"])):
+        monkeypatch.setattr(stream_reader, "read_batches", lambda *_, found=batches: iter(found))
+        reader = object.__new__(stream_reader.StreamReader)
+        reader._options = None
+        assert list(reader.read(InputPartition(None))) == batches
+        assert frozen == expected

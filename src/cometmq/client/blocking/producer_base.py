@@ -101,7 +101,7 @@ def send_batch(
     if not bridge.is_started or producer.pipeline.hooks is not None:
         return bridge.call(producer.send_batch(messages, timeout_s))  # raises NotStarted
     check_timeout(timeout_s)
-    found = messages if type(messages) is list else message_list(messages)
+    found = messages.copy() if type(messages) is list else message_list(messages)
     begun, pipeline = time.monotonic(), producer.pipeline
     attempt_s = pipeline.attempt_s
     first_s = timeout_s if attempt_s is None else min(timeout_s, attempt_s)

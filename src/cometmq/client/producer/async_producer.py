@@ -215,7 +215,8 @@ class AsyncProducer:
         if self._session is None or type(timeout_s) is not float or not timeout_s > 0:
             require_started(self._session, "producer")
             checks.check_timeout(timeout_s)
-        found = messages if type(messages) is list else checks.message_list(messages)
+        # a copy: the caller's list may change while the batch waits
+        found = messages.copy() if type(messages) is list else checks.message_list(messages)
         deadline, retries = self._now() + timeout_s, self._options.retries
         if self.pipeline.hooks is None:
             results = await self.pipeline.batch_sender.send_one_frame(found, deadline, retries)

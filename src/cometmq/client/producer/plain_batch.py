@@ -23,8 +23,8 @@ BATCH_MESSAGES_MAX = 512
 """Most messages of one batch."""
 TEXT_MAX = 1024
 """Longer keys, tags and sharding keys take the slow path."""
-_ITEM_BYTES = BATCH_ITEM_BYTES + len(f"UNIQ_KEY\x01{'':56}\x02")
-"""What a message takes in a batch besides its body and its other properties."""
+_ITEM_BYTES = BATCH_ITEM_BYTES + len("UNIQ_KEY\x01\x02")
+"""What a message takes in a batch besides its body, its key's digits and its other properties."""
 _ZERO = 0
 
 
@@ -37,11 +37,10 @@ class PlainBatch(NamedTuple):
     tails: list[bytes]
     """The properties of each after its UNIQ_KEY, as the items of a batch have them."""
 
-    @property
-    def size_most(self) -> int:
-        """The bytes of the body, or some more."""
-        bodies = sum(map(len, self.bodies))
-        return bodies + sum(map(len, self.tails)) + len(self.tails) * _ITEM_BYTES
+    def body_bytes(self, key_bytes: int) -> int:
+        """The bytes of the body, with UNIQ_KEYs of so many."""
+        texts = sum(map(len, self.bodies)) + sum(map(len, self.tails))
+        return texts + len(self.tails) * (_ITEM_BYTES + key_bytes)
 
     def body(self, ids: list[str]) -> bytes:
         """The body of the request; `ids` are the UNIQ_KEYs, all of one length."""
@@ -88,7 +87,7 @@ def plain_batch(
         packed = native.c.pack_messages(messages, Message, tail_of, key_bytes, bytes_max)
         return None if packed is None else PackedBatch(first.topic, messages, packed)
     batch = _plain_batch_in_python(messages, tail_of)
-    return batch if batch is not None and batch.size_most <= bytes_max else None
+    return batch if batch is not None and batch.body_bytes(key_bytes) <= bytes_max else None
 
 
 def _plain_batch_in_python(

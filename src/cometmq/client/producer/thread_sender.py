@@ -136,7 +136,7 @@ class ThreadSender:
             lambda answer: results_of(target, ids, answer),
         )
         if isinstance(found, CometError):
-            return FailedBatch(messages, ids, born_ms, (found, target.queue))
+            return FailedBatch(batch.messages, ids, born_ms, (found, target.queue))
         return found
 
     def close(self) -> None:

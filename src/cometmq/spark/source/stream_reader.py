@@ -133,8 +133,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition."""
-        yield from read_batches(self._options, partition.value)
-        freeze_imports()
+        batch = None
+        for batch in read_batches(self._options, partition.value):
+            yield batch
+        if batch is not None:  # a task without messages has not imported what handles them
+            freeze_imports()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: this call comes a batch late; `latestOffset` commits what is done."""

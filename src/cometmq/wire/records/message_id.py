@@ -95,23 +95,23 @@ class UniqKeyGenerator:
 
     def next_keys(self, now_ms: int, how_many: int) -> list[str]:
         """The next keys, all of one length."""
-        text, numbers = self._take(now_ms, how_many)
-        if native.c is not None and len(text) + 3 == self.key_bytes:
+        text, numbers, in_row = self._take(now_ms, how_many)
+        if native.c is not None and in_row:
             return native.c.number_keys(text, numbers[0] & 0xFFF, how_many)
-        return [text + end for end in self._ends(text, numbers)]
+        return [text + end for end in _ends(numbers, in_row=in_row)]
 
     def joined_keys(self, now_ms: int, how_many: int) -> bytes:
         """The next keys, all of one length, end to end: a fifth of the time of a list."""
         parts: list[str] = []
         for at in range(0, how_many, _PART):
-            text, numbers = self._take(now_ms, min(_PART, how_many - at))
-            parts += (text, text.join(self._ends(text, numbers)))
+            text, numbers, in_row = self._take(now_ms, min(_PART, how_many - at))
+            parts += (text, text.join(_ends(numbers, in_row=in_row)))
         return "".join(parts).encode()
 
-    def _take(self, now_ms: int, how_many: int) -> tuple[str, list[int]]:
-        """What the next keys have in common, and their numbers.
+    def _take(self, now_ms: int, how_many: int) -> tuple[str, list[int], bool]:
+        """What the next keys have in common, their numbers, and whether these are in a row.
 
-        The three digits that are left are those of numbers in a row, else there are four.
+        Of numbers in a row and in one block three digits are left, of others four.
         """
         numbers = list(islice(self._counter, how_many))
         first, last = numbers[0], numbers[-1]
@@ -119,13 +119,14 @@ class UniqKeyGenerator:
         if now_ms != at_ms or first >> 12 != block:
             text = self._begin(now_ms, first >> 12)
         is_one_block = (first & 0xFFF) + how_many <= 0x1000
-        if is_one_block and last - first == how_many - 1:  # in a row, as they are but for threads
-            return text, numbers
-        return text[:-1], numbers
+        if is_one_block and last - first == how_many - 1:  # as they are but for threads
+            return text, numbers, True
+        return text[:-1], numbers, False
 
-    def _ends(self, text: str, numbers: list[int]) -> list[str]:
-        """How the keys of these numbers end that begin with a text of `_take`."""
-        if len(text) + 3 == self.key_bytes:
-            at = numbers[0] & 0xFFF
-            return _DIGITS[at : at + len(numbers)]
-        return [_HEX[one >> 12 & 0xF] + _DIGITS[one & 0xFFF] for one in numbers]
+
+def _ends(numbers: list[int], *, in_row: bool) -> list[str]:
+    """The digits of these numbers that are left, as `_take` says."""
+    if in_row:
+        at = numbers[0] & 0xFFF
+        return _DIGITS[at : at + len(numbers)]
+    return [_HEX[one >> 12 & 0xF] + _DIGITS[one & 0xFFF] for one in numbers]

@@ -92,20 +92,20 @@ class SendResponseLayouts:
     def answer_in(self, data: bytes, opaque: int) -> SendAnswer | None:
         """What the answer to this request says; None where the data is not it alone, or not known.
 
-        Measured for the answer to a batch of 32: 2.6 us, by `tell` 5.6.
+        Measured for the answer to a batch of 32: 2.3 us, by `tell` 5.6.
         """
-        for is_last in (True, False):
-            layout = self._last if is_last else self._known(memoryview(data), 0)
-            if layout is None or layout.size != len(data):
-                continue
-            try:
-                found = layout.answers(data)
-            except ValueError:  # no number, no text: the decoder says what is wrong with it
-                return None
-            if found:
-                self._last = layout
-                return found[0][1] if found[0][0] == opaque else None
-        return None
+        layout = self._last
+        try:
+            found = layout.only_answer(data) if layout is not None else None
+            if found is None:
+                layout = self._known(memoryview(data), 0)
+                found = layout.only_answer(data) if layout is not None else None
+        except ValueError:  # no number, no text: the decoder says what is wrong with it
+            return None
+        if found is None:
+            return None
+        self._last = layout
+        return found[1] if found[0] == opaque else None
 
     def _known(self, data: memoryview, at: int) -> _Layout | None:
         """The layout of the whole frame that begins there, or None."""
@@ -170,6 +170,11 @@ class _Layout:
             said = _queue_id(queue), int(offset), msg_id.decode(), text
             found.append((int(opaque), said))
         return found
+
+    def only_answer(self, data: bytes) -> tuple[int, SendAnswer] | None:
+        """The opaque of the answer that is all of `data`, and what it says; else None."""
+        found = self.answers(data) if len(data) == self.size else None
+        return found[0] if found else None
 
 
 def _spans(header: bytes) -> Iterator[tuple[int, int] | None]:
