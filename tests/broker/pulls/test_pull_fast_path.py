@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -203,6 +204,26 @@ def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None
             monkeypatch.setattr(harness.broker.store.cold_reader, "fetch", fetch)
             assert len(records(await client.pull("T"))) == 32
             assert (said, fetched) == ([False], [True])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_reads_of_less_than_a_millisecond_count_right_in_the_mean(is_fast, monkeypatch) -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            client, readings = await consumer(harness), itertools.count()
+            read_ms = harness.broker.state.stats._read_ms.child("T", "0", "CG")
+            assert read_ms.count == 0
+            handler = harness.broker._handlers.pull
+            monkeypatch.setattr(
+                handler, "_monotonic_s", lambda: (next(readings) * 4 + 0.5) / 10_000
+            )
+            said = watch(monkeypatch)
+            for _ in range(10):
+                await (client if is_fast else await harness.client()).pull("T")
+            assert (said, next(readings)) == ([is_fast] * 10, 20)
+            assert read_ms.count == 4
 
     run(scenario())
 

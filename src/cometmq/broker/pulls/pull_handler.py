@@ -47,6 +47,11 @@ if TYPE_CHECKING:
 _PULL_NOT_FOUND = ResponseCode.PULL_NOT_FOUND
 
 
+def _spent_ms(begun_s: float, now_s: float) -> int:
+    """How many milliseconds began meanwhile: right in the mean, also for much less than one."""
+    return int(now_s * 1000) - int(begun_s * 1000)
+
+
 class PullHandler:
     """Answers 11 and 361."""
 
@@ -159,7 +164,7 @@ class PullHandler:
             return None
         if header.sys_flag & bits.COMMIT_OFFSET:
             offsets.commit(group, topic, queue_id, header.commit_offset)
-        spent_ms = int((self._monotonic_s() - begun_s) * 1000)
+        spent_ms = _spent_ms(begun_s, self._monotonic_s())
         self._stats.count_get(group, topic, queue_id, count, len(body), spent_ms)
         offsets.note_pull(group, topic, queue_id, next_offset)
         if self._advice is not None:
@@ -266,7 +271,7 @@ class PullHandler:
         if reset is not None:
             return encode_reset(opaque, plan, got, reset)
         if got.status is GetStatus.FOUND:
-            spent_ms = int((self._monotonic_s() - begun_s) * 1000)
+            spent_ms = _spent_ms(begun_s, self._monotonic_s())
             self._stats.count_get(group, topic, queue_id, got.count, len(got.body), spent_ms)
         else:
             self._stats.empty_pulls.count += 1
