@@ -17,6 +17,7 @@ from cometmq.net.address import peer_address
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Iterator, Sequence
 
     from cometmq.net.in_flight_limits import InFlightLimits
     from cometmq.net.write_coalescer import WriteCoalescer
@@ -31,9 +32,9 @@ ANSWER_BYTES = 1 << 20
 """Answers of one chunk are written out when they exceed this, before more frames are looked at."""
 
 JOINED_BYTES_MAX = 160 * 1024
-"""More is written piece by piece: the C library gives so large a block back to the system after
-each use and faults it in again. Measured for 256 KiB on 3.11: 290 -> 54 us an answer; with
-`writelines` 281 on 3.11, which joins, and 45 on 3.12, which does not."""
+"""More is not joined: the C library gives so large a block back to the system after each use and
+faults it in again. Measured for 256 KiB on 3.11: 290 -> 54 us an answer; with `writelines` 281 on
+3.11, which joins, and 45 on 3.12, which does not."""
 
 GATHERED_BYTES_MIN = 1024
 """Pieces that are longer in the mean are handed to uvloop as they are, which writes them by one
@@ -42,6 +43,22 @@ and 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 then never say that a socket is full (CP
 
 HeldAnswerer = Callable[["Connection", "Command", Any], None]
 """What sends the answer to a held request."""
+
+
+def joined(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """The same bytes in few blocks of up to JOINED_BYTES_MAX; a larger piece is one by itself.
+
+    Measured for 64 answers of 4 KiB without uvloop, each: 7 -> 3.2 us; with TLS 18 -> 6.
+    """
+    block, size = list[bytes](), 0
+    for piece in pieces:
+        size += len(piece)
+        if size > JOINED_BYTES_MAX and block:
+            yield b"".join(block)
+            block, size = [], len(piece)
+        block.append(piece)
+    if block:
+        yield b"".join(block)
 
 
 class Connection:
@@ -113,15 +130,15 @@ class Connection:
     def send(self, data: bytes) -> None:
         """Write a whole frame, joined with others of this loop iteration; dropped when closed."""
         self._pending.append(data)
-        self.unsent_bytes += len(data)
-        if not self.is_flush_scheduled:
-            self.is_flush_scheduled = True
-            self._coalescer.schedule(self)
+        self._count_unsent(len(data))
 
     def send_parts(self, head: bytes, body: bytes) -> None:
         """Write a whole frame of two parts as `send` does, without joining them here."""
         self._pending += (head, body)
-        self.unsent_bytes += len(head) + len(body)
+        self._count_unsent(len(head) + len(body))
+
+    def _count_unsent(self, size: int) -> None:
+        self.unsent_bytes += size
         if not self.is_flush_scheduled:
             self.is_flush_scheduled = True
             self._coalescer.schedule(self)
@@ -141,7 +158,7 @@ class Connection:
             elif self.unsent_bytes <= JOINED_BYTES_MAX:
                 transport.write(b"".join(out))
             else:
-                for piece in out:
+                for piece in joined(out):
                     if transport.is_closing():
                         break  # it was lost with the piece before
                     transport.write(piece)
