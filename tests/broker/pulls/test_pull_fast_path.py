@@ -13,6 +13,8 @@ import pytest
 from broker.commands import Client, Harness, records
 from broker.harness import SMALL_STORE, run, running
 from cometmq.broker.pulls import pull_fast_path as pull_fast
+from cometmq.broker.pulls.pull_check import PullCheck
+from cometmq.broker.pulls.pull_reader import PullReader
 from cometmq.net.connection import JOINED_BYTES_MAX
 from cometmq.store.log.mapped_file_queue import NotInMemory
 from cometmq.wire.codes import ResponseCode
@@ -45,6 +47,16 @@ def watch(monkeypatch) -> list[bool]:
 
     monkeypatch.setattr(pull_fast.PullFastPath, "take", watched)
     return said
+
+
+def noting(method, done):
+    """The method, which appends its name whenever it is called."""
+
+    def noted(*given, **named):
+        done.append(method.__name__)
+        return method(*given, **named)
+
+    return noted
 
 
 async def consumer(harness: Harness, **more) -> Client:
@@ -138,6 +150,24 @@ def test_a_pull_at_the_tail_is_held_and_the_next_one_is_fast_again(monkeypatch) 
             assert [each.body for each in records(await waiting)] == [b"new"]
             assert records(await client.pull("T", queue_offset=40, **more))[0].queue_offset == 40
             assert said == [False, True]
+
+    run(scenario())
+
+
+def test_a_pull_that_will_be_held_is_checked_and_read_once(monkeypatch) -> None:
+    async def scenario() -> None:
+        async with filled() as harness:
+            more = {"sys_flag": 6, "suspend_timeout_ms": 1_000}
+            client, done = await consumer(harness, queue_offset=39, **more), []
+            said = watch(monkeypatch)
+            for owner, name in ((PullCheck, "check"), (PullReader, "read")):
+                monkeypatch.setattr(owner, name, noting(getattr(owner, name), done))
+            waiting = asyncio.ensure_future(client.pull("T", queue_offset=40, **more))
+            async with asyncio.timeout(10):
+                while harness.broker.state.held_requests.count != 1:
+                    await asyncio.sleep(0.005)
+            assert (said, done) == ([False], ["check", "read"])
+            assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
 
     run(scenario())
 

@@ -53,7 +53,7 @@ class PullFastPath:
         template, pulls = found
         connection, handler, taken = self._connection, self._handler, 0
         header = template.header  # ours to write in: nobody keeps it
-        header.queue_id = pulls[0][1]
+        _, header.queue_id, header.queue_offset, _, _ = pulls[0]
         plan = handler.plan_from_memory(header, template.code)
         if plan is None:
             return 0

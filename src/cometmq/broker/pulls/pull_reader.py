@@ -39,6 +39,8 @@ class PullReader:
         self._cold_reader = store.cold_reader
         self.cached = store.cold_reader.cached
         """Reads what is in memory; raises NotInMemory for what must be fetched first."""
+        self.max_offset = self.cached.max_offset
+        """The offset after the last message of a topic's queue that readers may see."""
 
     def read(
         self,
