@@ -65,6 +65,8 @@ TEXT = rb"(%b++)" % _ASCII
 """The same of any length."""
 PROPERTIES = rb"((?:%b++|\\u000[12]|%b)*+)" % (_ASCII, _UTF_8)
 """Such text, beyond ASCII as well, with the two separators of properties, escaped; maybe empty."""
+LAYOUT_KINDS = {QUEUE_ID: 0, NUMBER: 1, OPAQUE: 2, TEXT: 3, SHORT_TEXT: 4}
+"""What `native/headers.h` calls the forms of values that it knows."""
 
 _entry = re.compile(
     rb'\s*"([^"\\]*)"\s*:\s*("(?:[^"\\]|\\.)*"|[-+.0-9eE]+|true|false|null|\{)\s*', re.DOTALL

@@ -17,6 +17,7 @@ from cometmq.wire.codes import RequestCode
 from cometmq.wire.headers.pull import PullMessageRequestHeader
 from cometmq.wire.templates.header_template import (
     BYTES_A_BYTE,
+    LAYOUT_KINDS,
     NUMBER,
     OPAQUE,
     QUEUE_ID,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 _CODES = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 _NAMES = (b"queueId", b"queueOffset", b"commitOffset")
-_KINDS = (0, 1, 1, 2)
-"""What `native/headers.h` calls the values: a queue id, numbers, an opaque."""
 _is_pull = re.compile(rb'"code"\s*:\s*(?:11|361)\b').search
 
 
@@ -65,13 +64,14 @@ class PullTemplate:
         self.language = command.language
         self.version = command.version
         forms = (QUEUE_ID, NUMBER, NUMBER, OPAQUE)
-        pattern = HeaderPattern(raw, dict(zip(spans, forms, strict=True)))
+        gaps = dict(zip(spans, forms, strict=True))
+        pattern = HeaderPattern(raw, gaps)
         self.match = pattern.match
         self.prefix = pattern.literals[0]
         self.kept_bytes = BYTES_A_BYTE * len(raw)
         self.queue_at, self.offset_at, self.commit_at, self.opaque_at = pattern.ranks
-        kinds = [kind for _, kind in sorted(zip(pattern.ranks, _KINDS, strict=True))]
-        self.form = (pattern.literals, tuple(kinds), *pattern.ranks)
+        kinds = tuple([LAYOUT_KINDS[gaps[span]] for span in sorted(gaps)])
+        self.form = (pattern.literals, kinds, *pattern.ranks)
         """The same for `native.c.cut_pulls`."""
 
 

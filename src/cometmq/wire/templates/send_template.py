@@ -22,6 +22,7 @@ from cometmq.wire.headers.send import SendMessageRequestHeader, SendMessageReque
 from cometmq.wire.request_signature import SIGNATURE
 from cometmq.wire.templates.header_template import (
     BYTES_A_BYTE,
+    LAYOUT_KINDS,
     NUMBER,
     OPAQUE,
     PROPERTIES,
@@ -61,10 +62,8 @@ _is_send = re.compile(rb'"code"\s*:\s*(?:310|10|320)\b').search
 _is_text = re.compile(TEXT).fullmatch
 _MARK, _SEPARATOR = b"\\u0001", b"\\u0002"
 _UNIQUE, _TAGS = "UNIQ_KEY", "TAGS"
-_LAYOUT_KINDS = {QUEUE_ID: 0, NUMBER: 1, OPAQUE: 2, TEXT: 3, SHORT_TEXT: 4}
-"""What `native/frames.c` calls the forms of values that it knows."""
 LAYOUT_VALUES_MAX = 64
-"""So many values it has room for; a header of 4,096 bytes may have 270."""
+"""So many values a form in C has room for; a header of 4,096 bytes may have 270."""
 _ANY_VALUE = frozenset((_UNIQUE, _TAGS, "KEYS", "__SHARDINGKEY"))
 """Properties of RocketMQ's that do not decide how a message goes; nor do the user's own."""
 
@@ -143,7 +142,7 @@ class SendTemplate:
         self.texts = slice(first, first + len(found.texts))  # they stand side by side
         self.signature_at = pattern.ranks[-1] if found.signature else -1
         self.signed = self._signed_content(command) if found.signature else None
-        kinds = tuple([_LAYOUT_KINDS.get(gaps[span], -1) for span in sorted(gaps)])
+        kinds = tuple([LAYOUT_KINDS.get(gaps[span], -1) for span in sorted(gaps)])
         numbers = (self.queue_at, self.born_at, self.opaque_at)
         is_known = -1 not in kinds and len(kinds) <= LAYOUT_VALUES_MAX and not check
         self.layout = (self.literals, kinds, *numbers, self.texts.start) if is_known else None
