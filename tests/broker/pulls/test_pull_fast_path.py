@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.commands import Client, Harness, records
-from broker.harness import SMALL_STORE, run, running
+from broker.harness import SMALL_STORE, new_disk, run, running
 from cometmq.broker.pulls import pull_fast_path as pull_fast
 from cometmq.broker.pulls.pull_check import PullCheck
 from cometmq.broker.pulls.pull_reader import PullReader
 from cometmq.net.connection import JOINED_BYTES_MAX
-from cometmq.store.log.mapped_file_queue import NotInMemory
+from cometmq.store.log.commit_log import NOWHERE
 from cometmq.wire.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -215,25 +215,17 @@ def test_a_reset_moves_a_consumer_whose_pulls_are_known() -> None:
 
 def test_what_is_not_in_memory_is_fetched_before_the_answer(monkeypatch) -> None:
     async def scenario() -> None:
-        async with filled() as harness:
-            client, row = await consumer(harness), harness.broker.store._parts.mapped_files
-            said, fetched = watch(monkeypatch), []
-            recent = harness.broker.store._log.recent_records
-
-            def cold(entries, lowest, bytes_max):
-                if not fetched:
-                    raise NotInMemory(row.segments[0], 0, 10)
-                return recent(entries, lowest, bytes_max)
-
-            async def fetch(_missing):
-                fetched.append(True)
-
-            monkeypatch.setattr(
-                type(harness.broker.store._log), "recent_records", lambda _, *p: cold(*p)
-            )
-            monkeypatch.setattr(harness.broker.store.cold_reader, "fetch", fetch)
-            assert len(records(await client.pull("T"))) == 32
-            assert (said, fetched) == ([False], [True])
+        disk = new_disk()
+        async with filled(disk=disk) as harness:
+            client, said = await consumer(harness), watch(monkeypatch)
+            files = harness.broker.store._log.mapped_files
+            files.resident_from = NOWHERE  # as if all had been written long ago
+            disk.is_asleep = True
+            for _ in range(2):
+                assert len(records(await client.pull("T"))) == 32
+            assert said == [False, True]
+            log = files.segments[0].open()._inode
+            assert (log, 0) in disk.fetched
 
     run(scenario())
 
