@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from mmap import mmap
     from pathlib import Path
 
 
@@ -49,10 +50,11 @@ class OpenFile(Protocol):
         """Copy pieces out, side by side; `places` count from `base` bytes before the file."""
         ...
 
-    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
-        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none.
+    def readable(self) -> tuple[bytearray | mmap, int] | None:
+        """The file's bytes where they are, and how many may be looked at; None: only by `read`.
 
-        The file begins at place `base` of the log.
+        To be used at once, by the file's own thread: a write moves the end, `cut` and `close` take
+        the bytes away. A look may wait for the disk.
         """
         ...
 

@@ -99,8 +99,9 @@ class PlainFile:
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
 
-    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
-        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
+    def readable(self) -> tuple[bytearray | mmap.mmap, int] | None:
+        """The file's bytes where they are, and how many may be looked at; None: only by `read`."""
+        return None
 
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` if the bytes are in memory; None when the disk must be waited for."""
@@ -191,11 +192,9 @@ class MappedFile(PlainFile):
             ]
         )
 
-    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
-        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
-        if native.c is None:
-            return None
-        return native.c.read_records(entries, self._map, self._end, base, bytes_max)
+    def readable(self) -> tuple[bytearray | mmap.mmap, int] | None:
+        """The file's bytes where they are, and how many may be looked at."""
+        return self._map, self._end
 
     def write(self, at: int, data: bytes) -> None:
         """Write all bytes, or raise OSError: then any part of them may have been written."""

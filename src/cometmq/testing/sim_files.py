@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cometmq import native
 from cometmq.runtime.clock_and_file_protocols import DiskSpace, FileStat
 from cometmq.runtime.worker_jobs import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from mmap import mmap
     from random import Random
 
     _Names = dict[Path, "_Inode | _Directory"]
@@ -161,12 +161,10 @@ class SimFile:
             [self.read(at - base, size) for at, size in zip(places, sizes, strict=True)]
         )
 
-    def records(self, base: int, entries: bytes, bytes_max: int) -> tuple[int, bytes] | None:
-        """Copy out the records of a queue's entries, as many as fit; None: not at once, or none."""
+    def readable(self) -> tuple[bytearray | mmap, int] | None:
+        """The file's bytes where they are, and how many may be looked at."""
         self._check()
-        if native.c is None:
-            return None
-        return native.c.read_records(entries, self._inode.live, self._size, base, bytes_max)
+        return self._inode.live, self._size
 
     def read_cached(self, at: int, length: int) -> bytes | None:
         """Do as `read` unless the disk is asleep and these bytes were not fetched before."""

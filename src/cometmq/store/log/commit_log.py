@@ -15,6 +15,7 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from cometmq import native
 from cometmq.wire.records import log_record as stored
 
 if TYPE_CHECKING:
@@ -313,7 +314,11 @@ class CommitLog:
             return None
         base = first - first % self._file_bytes
         segment = files.segments.get(base)
-        return None if segment is None else segment.open().records(base, entries, bytes_max)
+        loops = native.c
+        if loops is None or segment is None or (found := segment.open().readable()) is None:
+            return None
+        data, end = found
+        return loops.read_records(entries, data, end, base, bytes_max)
 
     def gather(
         self,
