@@ -80,7 +80,7 @@ class SendSocket:
         """Write the frame and read once; or how much was written, where the socket is full.
 
         Measured with four threads and batches of 32: written and read by one call, with one release
-        of the interpreter's lock, 0.88 of the client's CPU a message. C gives up the wait for each
+        of the interpreter's lock, 0.92 of the client's CPU a message. C gives up the wait for each
         signal, so that its handler runs and the time is looked at. The form in Python begins the
         time that a read may take again with each signal: else each would need a poll before it.
         """
