@@ -14,7 +14,7 @@ from cometmq.net.tls_contexts import TlsContexts
 from cometmq.settings.net import NetSettings
 from cometmq.wire.command import Command, request, response
 from net.serving import BOUND_S, serving
-from net.test_tls_layer import connect, settings
+from net.tls_serving import connect, settings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

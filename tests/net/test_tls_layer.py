@@ -24,7 +24,8 @@ from cometmq.net.tls_layer import HANDSHAKE, TlsLayer
 from cometmq.settings.net import NetSettings
 from cometmq.settings.tls import ENFORCING, PERMISSIVE, TlsSettings
 from net.certificates import certificates
-from net.serving import Raw, Served, run, serving, until
+from net.serving import Served, run, serving, until
+from net.tls_serving import connect, settings
 
 if TYPE_CHECKING:
     from cometmq.net.connection import Connection
@@ -43,26 +44,12 @@ def big(_command: Command, _connection: Connection) -> Reply:
     return Reply(body=bytes(BIG_BYTES))
 
 
-def settings(mode: str = PERMISSIVE, **more: Any) -> TlsSettings:
-    cert, key = certificates().server
-    return TlsSettings(
-        server_mode=mode, server_cert_path=str(cert), server_key_path=str(key), **more
-    )
-
-
 def guarded(clients: str) -> TlsSettings:
     """A server that asks clients for certificates of our authority."""
     trusted = str(certificates().ours.cert)
     return settings(
         server_need_client_auth=clients, server_auth_client=True, server_trust_cert_path=trusted
     )
-
-
-async def connect(served: Served, tls: ssl.SSLContext | None = None) -> Raw:
-    tls = tls or certificates().ours.client()
-    raw = Raw(*await asyncio.open_connection("127.0.0.1", served.port, ssl=tls))
-    served.raws.append(raw)
-    return raw
 
 
 def tls_serving(given: TlsSettings | None = None, **more: Any) -> Any:
