@@ -22,11 +22,14 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em;
        color: #1b2733; }
 h1, h2 { font-weight: 600; } h2 { margin-top: 2em; }
-table { border-collapse: collapse; } td, th { padding: .2em .9em .2em 0; text-align: left; }
-td.n { text-align: right; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; margin-bottom: 1.5em; }
+td, th { padding: .2em .9em .2em 0; text-align: left; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 .ok { color: #16794c; } .wrong { color: #b3261e; font-weight: 600; }
 """
 _MOMENT_COLOUR = "#b3261e"
+_PLOT_HEIGHT, _LABEL_HEIGHT = 360, 16
+"""Pixels."""
 
 
 def write(
@@ -112,7 +115,8 @@ def _summary(report: JobReport) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; the first column is text and is escaped, the others are made here."""
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    first, *others = (escape(title) for title in head)
+    titles = f"<th>{first}</th>" + "".join(f"<th class='n'>{title}</th>" for title in others)
     lines = "".join(
         f"<tr><td>{escape(first)}</td>" + "".join(f"<td class='n'>{cell}</td>" for cell in rest)
         for first, *rest in rows
@@ -145,7 +149,7 @@ def _bars(rows: Sequence[dict[str, Any]], key: str, value: str, unit: str) -> An
     import plotly.graph_objects as go
 
     names = [str(row[key]) for row in rows]
-    return _laid_out(go.Figure(go.Bar(x=names, y=[row[value] for row in rows])), unit)
+    return _laid_out(go.Figure(go.Bar(x=names, y=[row[value] for row in rows])), unit, key)
 
 
 def _queue_balance(queues: dict[int, int]) -> Any:
@@ -153,7 +157,7 @@ def _queue_balance(queues: dict[int, int]) -> Any:
 
     ids = sorted(queues)
     bars = go.Bar(x=[str(queue_id) for queue_id in ids], y=[queues[queue_id] for queue_id in ids])
-    return _laid_out(go.Figure(bars), "messages")
+    return _laid_out(go.Figure(bars), "messages", "queue id")
 
 
 def _lag(samples: Sequence[ResourceSample], moments: Sequence[tuple[float, str]]) -> Any:
@@ -180,17 +184,28 @@ def _memory(samples: Sequence[ResourceSample], moments: Sequence[tuple[float, st
 
 
 def _marked(figure: Any, moments: Sequence[tuple[float, str]]) -> Any:
-    for at_s, what in moments:
-        figure.add_vline(
-            x=at_s, line_dash="dot", line_color=_MOMENT_COLOUR, annotation_text=escape(what)
+    """Draw a line at each moment; their labels stand one above the other over the plot."""
+    for index, (at_s, what) in enumerate(moments):
+        figure.add_vline(x=at_s, line_dash="dot", line_color=_MOMENT_COLOUR)
+        figure.add_annotation(
+            x=at_s,
+            y=1,
+            yref="paper",
+            xanchor="left",
+            yanchor="bottom",
+            yshift=index * _LABEL_HEIGHT,
+            showarrow=False,
+            text=escape(what),
         )
+    margin_top = 20 + len(moments) * _LABEL_HEIGHT
+    figure.update_layout(margin_t=margin_top, height=_PLOT_HEIGHT + margin_top)
     return figure
 
 
 def _laid_out(figure: Any, unit: str, below: str = "") -> Any:
     figure.update_layout(
         template="plotly_white",
-        height=360,
+        height=_PLOT_HEIGHT,
         margin={"l": 60, "r": 20, "t": 20, "b": 60},
         yaxis_title=unit,
         xaxis_title=below or None,
