@@ -12,6 +12,7 @@ from client.parking import parking_process
 from client.short_delay_cluster import until
 from cometmq import Admin, OnFailure, PushConsumer, SettingsError
 from cometmq.model.parking import parking_topic_of
+from cometmq.rules.failures.parked_keys import ParkedKeys
 from cometmq.testing import LocalCluster
 
 
@@ -44,6 +45,25 @@ def test_a_key_that_fails_is_parked_with_all_that_follow_it_while_others_go_on(
     assert seen.by_key["a"] == ["a0"]
     assert seen.by_key["b"] == [f"b{step}" for step in range(5)]
     assert parked_bodies(cluster, group) == ["a1", "a2", "a3", "a4"]
+
+
+def test_the_search_for_a_checkpoint_looks_through_no_more_than_was_read(
+    cluster, make_topic, by_key, group, monkeypatch
+):
+    """However long the first parked message holds the checkpoint back."""
+    topic, seen, looked, count = make_topic(cluster, 1), Seen(), [], 3_000
+    needed_from = ParkedKeys.needed_from
+
+    def noted(keys, end):
+        looked.append(keys.size)
+        return needed_from(keys, end)
+
+    monkeypatch.setattr(ParkedKeys, "needed_from", noted)
+    send(cluster, topic, *(f"a{number}" for number in range(count)))
+    with by_key(topic, fails_on(seen, {b"a0"}), on_failure=OnFailure.park()):
+        until(lambda: committed(cluster, group, topic) == count)
+    assert max(looked) > count / 4, "it is looked for while many are parked"
+    assert sum(looked) <= 2 * count
 
 
 def test_a_parked_key_stays_parked_over_a_restart_on_another_disk(

@@ -50,7 +50,7 @@ _SEND_S = 3.0
 _SHOWN_S = 15.0
 """How long a broker may take to show a record that it has stored."""
 _CHECKPOINT_RECORDS = 64
-"""Records between two commits of the checkpoint."""
+"""Records between two commits of the checkpoint, at least."""
 _PAUSE_FIRST_S, _PAUSE_MOST_S = 0.1, 2.0
 
 
@@ -81,6 +81,8 @@ class ParkingLog:
         self._offsets = BrokerOffsets(session)
         self._grown = asyncio.Event()
         self._checkpoint = 0
+        self._look_at = _CHECKPOINT_RECORDS
+        """The position from which on a checkpoint is looked for again."""
 
     @property
     def topic(self) -> str:
@@ -194,6 +196,7 @@ class ParkingLog:
             await self._create_topic()
             start = 0
         self.next = self._checkpoint = start
+        self._look_at = start + _CHECKPOINT_RECORDS
         return True
 
     async def _pull(self, suspend_s: float) -> bool:
@@ -221,9 +224,15 @@ class ParkingLog:
         return has_more
 
     async def _commit_checkpoint(self) -> None:
-        """Commit from where a reader must begin, now and then."""
-        if self.next - self._checkpoint < _CHECKPOINT_RECORDS:
+        """Commit from where a reader must begin, now and then.
+
+        All that is known is looked through for it, so as many records are read in between. A key
+        that stays parked holds the checkpoint, and looking with each pull took 44 % of the CPU of a
+        consumer with 19,000 parked messages (2026-11-28).
+        """
+        if self.next < self._look_at:
             return
+        self._look_at = self.next + max(_CHECKPOINT_RECORDS, self.keys.size)
         needed = self.keys.needed_from(self.next)
         assert needed <= self.next, "a checkpoint lies at records that were read"
         if needed - self._checkpoint >= _CHECKPOINT_RECORDS:

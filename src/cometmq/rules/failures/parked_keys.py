@@ -254,6 +254,11 @@ class ParkedKeys:
             return None
         return head, parked.drain
 
+    @property
+    def size(self) -> int:
+        """How many messages and keys are known: what `needed_from` looks through."""
+        return sum(one.count + len(one.left) + len(one.keys) for one in self.queues.values())
+
     def needed_from(self, end: int) -> int:
         """The position below which no record says anything that still counts; at most `end`.
 
