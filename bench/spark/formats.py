@@ -10,7 +10,9 @@ Python workers import this file by name.
 from __future__ import annotations
 
 import itertools
+import os
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -189,15 +191,22 @@ def does_nothing(messages: list[MessageExt]) -> None:
 
 
 class NotedDelay:
-    """A handler that writes down, in milliseconds, how long ago each message was sent."""
+    """A handler that writes down, in milliseconds, how long ago each message was sent.
+
+    It opens its file once in a process, as the queries beside it do once a batch.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def __call__(self, messages: list[MessageExt]) -> None:
         now_ns = time.time_ns()
-        with Path(self._path).open("a", encoding="ascii") as noted:
-            noted.writelines(f"{(now_ns - int(one.body)) / 1e6:.2f}\n" for one in messages)
+        lines = "".join(f"{(now_ns - int(one.body)) / 1e6:.2f}\n" for one in messages)
+        os.write(self._file, lines.encode())
+
+    @cached_property
+    def _file(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND)
 
 
 class NotedRows:

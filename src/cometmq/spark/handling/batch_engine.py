@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HELD_MAX, _HELD_BYTES_MAX = 10_000, 64 * 1024 * 1024
-_PAUSE_FIRST_S, _PAUSE_MOST_S = 0.001, 0.004
+_PAUSE_FIRST_S, _PAUSE_GROWTH, _PAUSE_MOST_S = 0.0005, 1.25, 0.004
 
 
 class BatchEngine:
     """The handling of one task's messages. Belongs to the loop it was made on."""
 
-    def __init__(self, worker: WorkerClient, state_dir: str) -> None:
-        """`state_dir` is a directory of this task alone, removed after it."""
+    def __init__(self, worker: WorkerClient, state_dir: str | None) -> None:
+        """`state_dir` is a directory of this task alone, removed after it; None: none is needed."""
         self._options = worker.options
         self._wait_most_s = worker.job.wait_most_s
         self._calls = RunningCalls()
@@ -138,7 +138,7 @@ class BatchEngine:
         idle_s, held, pause_s, at = 0.0, self._held, _PAUSE_FIRST_S, loop.time()
         while not self._problem and not condition():
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _PAUSE_MOST_S)
+            pause_s = min(pause_s * _PAUSE_GROWTH, _PAUSE_MOST_S)
             now, before, held = loop.time(), held, self._held
             has_progress = held != before
             idle_s = 0.0 if has_progress else idle_s + (now - at) * (not self._calls.are_running)
@@ -174,9 +174,10 @@ class _NoOffsets(OffsetStore):
         """Nothing: the batch counts as a whole."""
 
 
-def _context(worker: WorkerClient, engine: BatchEngine, state_dir: str) -> StrategyContext:
-    job, session = worker.job, worker.session
-    options = replace(worker.options, state_dir=Path(state_dir))
+def _context(worker: WorkerClient, engine: BatchEngine, state_dir: str | None) -> StrategyContext:
+    job, session, options = worker.job, worker.session, worker.options
+    if state_dir is not None:
+        options = replace(options, state_dir=Path(state_dir))
     subscriptions = Subscriptions(options.group)
     handler, known = engine.calls.counted(worker.handler), dict(options.on_failure or {})
     if worker.diverted is not None:

@@ -82,6 +82,8 @@ def handle(job: HandlerJob, batches: Iterable[pa.RecordBatch]) -> tuple[int, str
     if first is None:
         return 0, None
     worker = worker_client_of(job)
+    if not worker.options.is_by_key:  # only the journal of key lanes is kept in files
+        return _handle(worker, first, batches, None)
     with tempfile.TemporaryDirectory(prefix="cometmq-") as state_dir:
         return _handle(worker, first, batches, state_dir)
 
@@ -90,7 +92,7 @@ def _handle(
     worker: WorkerClient,
     first: pa.RecordBatch,
     others: Iterator[pa.RecordBatch],
-    state_dir: str,
+    state_dir: str | None,
 ) -> tuple[int, str | None]:
     loop_thread = worker.loop_thread
     engine = loop_thread.run(lambda: BatchEngine(worker, state_dir))
